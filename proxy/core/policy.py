@@ -1,0 +1,230 @@
+"""What a policy file says, as frozen values, and which rule a request meets.
+
+First match wins. Patterns split on literal `/`; segments compare percent-decoded, so `%2F` never splits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import unquote
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Mode(StrEnum):
+    ONCE = "once"
+    CACHE = "cache"
+    PASS = "pass"  # noqa: S105 (not a password)
+    DENY = "deny"
+
+
+class Scope(StrEnum):
+    RUN = "run"
+    TENANT = "tenant"
+
+
+class Repeat(StrEnum):
+    ORDINAL = "ordinal"
+    SAME = "same"
+
+
+class Credential(StrEnum):
+    AUTO = "auto"
+    INCLUDE = "include"
+    EXCLUDE = "exclude"
+
+
+class ClientKey(StrEnum):
+    AUTO = "auto"
+    IGNORE = "ignore"
+    REQUIRE = "require"
+
+
+class Normalize(StrEnum):
+    TIMESTAMPS = "timestamps"
+    UUIDS = "uuids"
+
+
+class OnDisconnect(StrEnum):
+    FINISH = "finish"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecipe:
+    """Which parts of a request name the call."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()  # lower case
+    credential: Credential = Credential.AUTO
+    client_key: ClientKey = ClientKey.AUTO
+    normalize: tuple[Normalize, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRule:
+    """What the statuses of this endpoint mean, where the general table is wrong for it."""
+
+    final: frozenset[int] = frozenset()
+    not_executed: frozenset[int] = frozenset()
+    in_doubt: frozenset[int] = frozenset()
+    not_executed_if: str | None = None  # JMESPath on the answer's JSON body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    connect: float = 5.0
+    idle: float = 120.0
+    total: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One path segment of a pattern: a literal, `{name}`, `*`, or `**` (the rest, at least one segment)."""
+
+    kind: str  # "literal" | "name" | "any" | "rest"
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    text: str
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PathPattern:
+        """Raises ValueError with a sentence for people."""
+        if not text.startswith("/"):
+            raise ValueError("a path pattern starts with /")
+        segments: list[Segment] = []
+        names: set[str] = set()
+        parts = text[1:].split("/")
+        for position, part in enumerate(parts):
+            if part == "**":
+                if position != len(parts) - 1:
+                    raise ValueError("** stands for the rest of the path and must come last")
+                segments.append(Segment("rest"))
+            elif part == "*":
+                segments.append(Segment("any"))
+            elif part.startswith("{") and part.endswith("}"):
+                name = part[1:-1]
+                if not name.isidentifier():
+                    raise ValueError(f"{part} is not a name: use letters, digits and _")
+                if name in names:
+                    raise ValueError(f"{part} appears twice")
+                names.add(name)
+                segments.append(Segment("name", name))
+            elif any(mark in part for mark in "{}*"):
+                raise ValueError(f"{part!r} mixes a wildcard with text: a wildcard is a whole segment")
+            else:
+                segments.append(Segment("literal", unquote(part)))
+        return cls(text, tuple(segments))
+
+    def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
+        """The named segments, or None. `segments` are percent-decoded."""
+        pattern = self.segments
+        rest = bool(pattern) and pattern[-1].kind == "rest"
+        if len(segments) < len(pattern) if rest else len(segments) != len(pattern):
+            return None
+        names: dict[str, str] = {}
+        for wanted, found in zip(pattern, segments, strict=False):
+            if wanted.kind == "literal" and wanted.text != found:
+                return None
+            if wanted.kind == "name":
+                names[wanted.text] = found
+        return names
+
+
+def split_path(raw_path: str) -> tuple[str, ...]:
+    """`/a/b%2Fc` -> ("a", "b/c"). The raw path starts with a slash."""
+    parts = raw_path[1:].split("/")
+    return tuple(unquote(part) if "%" in part else part for part in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    name: str
+    methods: frozenset[str] = frozenset()  # empty: any
+    path: PathPattern | None = None  # None: any
+    tool: str = ""
+    mode: Mode = Mode.ONCE
+    safe: bool | None = None  # None: by method (and cache is always safe)
+    scope: Scope = Scope.RUN
+    repeat: Repeat = Repeat.ORDINAL
+    key: KeyRecipe = field(default_factory=KeyRecipe)
+    ttl: float = 86400.0
+    wait: float = 60.0
+    on_disconnect: OnDisconnect = OnDisconnect.FINISH
+    outcome: OutcomeRule = field(default_factory=OutcomeRule)
+
+    def __post_init__(self) -> None:
+        if self.mode is Mode.CACHE and self.safe is False:
+            raise ValueError("a cache rule is safe by nature")
+        if self.on_disconnect is OnDisconnect.CANCEL and self.safe is False:
+            raise ValueError("only a safe call may be cancelled")
+
+    def is_safe(self, method: str) -> bool:
+        if self.safe is not None:
+            return self.safe
+        return self.mode is Mode.CACHE or method in SAFE_METHODS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """One policy file: where an upstream is, and the rules for calling it."""
+
+    name: str
+    scheme: str  # "http" | "https"
+    host: str
+    port: int
+    base_path: str = ""  # without a trailing slash
+    credentials: tuple[str, ...] = ()  # lower case, beside the well-known ones
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def authority(self) -> str:
+        """The Host header: the port only where it is not the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    rule: Rule
+    names: dict[str, str]
+
+
+# What happens without a matching rule. "default" is their metrics label; a policy may not use that name.
+DEFAULT_NAME = "default"
+DEFAULT_PASS = Rule(name=DEFAULT_NAME, mode=Mode.PASS)
+DEFAULT_READ = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=True)
+DEFAULT_EFFECT = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=False)
+
+
+def find_rule(upstream: Upstream, method: str, raw_path: str, *, has_grant_type: bool = False) -> Match:
+    """The first rule that matches, else the table of contract.md section 7."""
+    segments = split_path(raw_path)
+    for rule in upstream.rules:
+        if rule.methods and method not in rule.methods:
+            continue
+        if rule.path is None:
+            return Match(rule, {})
+        names = rule.path.match(segments)
+        if names is not None:
+            return Match(rule, names)
+    if has_grant_type:
+        return Match(DEFAULT_PASS, {})
+    return Match(DEFAULT_READ if method in SAFE_METHODS else DEFAULT_EFFECT, {})
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """All upstreams by name. Replaced whole on reload, so a request sees one consistent set."""
+
+    upstreams: dict[str, Upstream] = field(default_factory=dict)

@@ -1,0 +1,114 @@
+"""Every error of semel, as a tree. What a caller can be told is a Refusal; problem.py has its answer.
+
+    SemelError
+    ├── ConfigurationError         bad flags, files, policies: exit status 2
+    └── Refusal                    semel answers itself
+        ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
+        ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
+        ├── InDoubt, InProgress, AwaitingApproval, Diverged, Stale
+        ├── AnswerUnavailable, RunExpired
+        └── UpstreamUnreachable, UpstreamTimeout, StoreUnavailable, Overloaded
+"""
+
+from __future__ import annotations
+
+
+class SemelError(Exception):
+    """The root."""
+
+
+class ConfigurationError(SemelError):
+    """The message says what to change and where."""
+
+
+class Refusal(SemelError):
+    """semel answers itself. `detail` says what to do; `members` go into the problem as they are."""
+
+    def __init__(self, detail: str, **members: object) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.members = members
+
+
+class BadRequest(Refusal):
+    """Malformed run reference, header, address."""
+
+
+class TooLarge(Refusal):
+    """The request body is over the limit."""
+
+
+class HeadersTooLarge(Refusal):
+    """The header block is over the limit."""
+
+
+class UnknownUpstream(Refusal):
+    """No policy file names it."""
+
+
+class Unauthorized(Refusal):
+    """Missing or wrong token."""
+
+
+class Forbidden(Refusal):
+    """The token's role may not do this."""
+
+
+class Denied(Refusal):
+    """A rule or a person refused the call."""
+
+
+class KeyConflict(Refusal):
+    """The client's Idempotency-Key was used with other arguments or by another principal."""
+
+
+class IdentityCollision(Refusal):
+    """Two calls, one xxh3 key: never the other's answer."""
+
+
+class BudgetExceeded(Refusal):
+    """A budget is used up."""
+
+
+class InDoubt(Refusal):
+    """Sent, outcome unknown, held."""
+
+
+class InProgress(Refusal):
+    """The same call is still running after `wait`."""
+
+
+class AwaitingApproval(Refusal):
+    """Held for a person."""
+
+
+class Diverged(Refusal):
+    """The attempt left the run's record at a call with effects."""
+
+
+class Stale(Refusal):
+    """Older than max_age, and the rule says refuse."""
+
+
+class AnswerUnavailable(Refusal):
+    """It happened; its answer cannot be given."""
+
+
+class RunExpired(Refusal):
+    """The run's retention is over."""
+
+
+class UpstreamUnreachable(Refusal):
+    """Nothing was sent; call again."""
+
+
+class UpstreamTimeout(Refusal):
+    """A safe call timed out."""
+
+
+class StoreUnavailable(Refusal):
+    """Nothing was sent. The only thing a store may raise."""
+
+
+class Overloaded(Refusal):
+    """Too many connections."""

@@ -1,0 +1,1 @@
+"""Where calls are kept. One seam (base.py), one contract test over every store."""

@@ -1,0 +1,104 @@
+"""The seam between semel and whatever keeps its calls.
+
+Stores compare and swap; they never decide. They raise `StoreUnavailable` and nothing else. A swap that
+raised may or may not have landed: the caller reads the row again and looks at the fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.core.intent import Call, Entry, State
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """`won`: the row is now what was asked for, durably. Otherwise `present` is what stands there instead."""
+
+    won: bool
+    present: Call | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """For metrics: how many calls are in which state, how old is the oldest doubt, how big is it all."""
+
+    by_state: dict[State, int]
+    oldest_doubt_at: float | None
+    bytes_used: int
+    cache_evictions: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    digest: str  # hex BLAKE2b-256 of the content
+    size: int
+
+
+class BlobLost(Exception):
+    """A blob that a row names is missing or damaged."""
+
+
+class Store(Protocol):
+    @property
+    def name(self) -> str:
+        """For semel_build_info: embedded, memory, …"""
+
+    @property
+    def owner(self) -> str:
+        """This process's epoch: unique for ever, written into every claim."""
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes, made with the store and shared by all proxies on it."""
+
+    async def get(self, key: bytes) -> Call | None: ...
+
+    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+        """Write `call` and append `entry` if the stored row has version `expected` (0: no row). Durable
+        when it returns. `call.version` is `expected + 1`."""
+
+    async def note(self, key: bytes, entry: Entry) -> None:
+        """Append a history line without changing the row (evidence)."""
+
+    async def history(self, key: bytes) -> list[Entry]: ...
+
+    def mark_replayed(self, key: bytes, at: float) -> None:
+        """Count a replay, lazily: it rides on the next commit, or on one of its own within a second."""
+
+    async def replays(self, key: bytes) -> int: ...
+
+    async def changed(self, key: bytes, version: int, timeout: float) -> bool:
+        """Wait until the row's version is not `version`, whoever changes it, in whatever process.
+        False when `timeout` seconds passed first."""
+
+    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
+        """Oldest first."""
+
+    async def orphans(self) -> list[Call]:
+        """Pending calls whose owner is dead. A living owner's calls are never among them."""
+
+    def owns(self) -> bool:
+        """Asked directly before the first byte: may this process still act as the owner it claims to be?"""
+
+    async def owner_is_dead(self, owner: str) -> bool: ...
+
+    async def census(self) -> Census: ...
+
+    async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
+        """Durable when it returns. `chunks` is consumed off the event loop."""
+
+    def read_blob(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        """Raises BlobLost, at the latest in place of the last chunk: never a wrong or half body as whole."""
+
+    async def cache_put(self, key: bytes, value: bytes, ttl: float) -> None: ...
+
+    async def cache_get(self, key: bytes) -> bytes | None:
+        """None when it is gone: evicted, expired, damaged."""
+
+    async def ping(self) -> None:
+        """A real round trip, for /readyz."""
+
+    async def close(self) -> None: ...

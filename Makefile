@@ -1,0 +1,40 @@
+# Two commands on a fresh machine: `make run` and `make test`. The rest is for people who change semel.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TEST_JOBS ?= 2
+
+.PHONY: run test check bench soak lock clean help
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml requirements-dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+run: $(STAMP) ## serve on 127.0.0.1:8080 with the embedded store
+	$(BIN)/semel serve $(ARGS)
+
+test: $(STAMP) ## the whole suite
+	$(BIN)/python -m pytest -n $(TEST_JOBS) -m "not soak" $(ARGS)
+
+check: $(STAMP) ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP) ## ratios against bare servers, measured in one run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(STAMP) ## the same tests with the full counts
+	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)
+
+lock: ## write requirements-dev.lock anew
+	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml
+
+clean: ## remove what make made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,75 @@
+"""The seam between semel and the network behind it.
+
+A send has one of three results. `NotSent` needs proof: not one byte of the request was handed to the
+kernel. Everything else that is not a complete answer is `Lost`: doubt is the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from proxy.core.policy import Timeouts
+from proxy.spool import Spool
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One request, ready to be written as it is: Host and framing included by `headers`."""
+
+    scheme: str
+    host: str
+    port: int
+    method: str
+    target: bytes  # origin-form, the very bytes
+    headers: Headers
+    body: Spool | None
+    timeouts: Timeouts
+    max_idle: float  # a pooled connection may be used only if it was idle for less than this (seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A complete answer was given to the sink."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Proven: nothing went out."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Sent, or perhaps sent. `status` is that of the head, if one came; `timed_out` tells a timeout from a break."""
+
+    reason: str
+    status: int | None = None
+    timed_out: bool = False
+
+
+Result: TypeAlias = Answered | NotSent | Lost
+
+
+class Sink(Protocol):
+    """Where an answer goes while it arrives. Interim (1xx) answers are not given to it."""
+
+    def head(self, status: int, headers: Headers) -> None:
+        """Header names and values as they came, without hop-by-hop ones."""
+
+    async def data(self, chunk: bytes) -> None:
+        """May wait: reading from the upstream pauses meanwhile."""
+
+
+class UpstreamClient(Protocol):
+    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        """Send once, never twice. `may_send` is asked directly before the first byte; no means NotSent.
+        On cancellation the connection is closed, never returned to the pool."""
+
+    async def close(self) -> None: ...

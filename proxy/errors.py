@@ -1,13 +1,13 @@
 """Every error of semel, as a tree. What a caller can be told is a Refusal; problem.py has its answer.
 
-    SemelError
-    ├── ConfigurationError         bad flags, files, policies: exit status 2
-    └── Refusal                    semel answers itself
-        ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
-        ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
-        ├── InDoubt, InProgress, AwaitingApproval, Diverged, Stale
-        ├── AnswerUnavailable, RunExpired
-        └── UpstreamUnreachable, UpstreamTimeout, StoreUnavailable, Overloaded
+SemelError
+├── ConfigurationError         bad flags, files, policies: exit status 2
+└── Refusal                    semel answers itself
+    ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
+    ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
+    ├── InDoubt, InProgress, AwaitingApproval, Diverged, Stale
+    ├── AnswerUnavailable, RunExpired
+    └── UpstreamUnreachable, UpstreamTimeout, StoreUnavailable, Overloaded
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""The pure core: it decides and never does. No I/O, no clock, no event loop (tests/test_architecture.py checks)."""
+"""The pure core: it decides and never does. No I/O, no clock, no event loop.
+
+tests/test_architecture.py checks what may be imported here.
+"""

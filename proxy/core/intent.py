@@ -188,7 +188,13 @@ def next_state(state: State | None, event: Event) -> State:
 
 
 def advance(
-    call: Call, event: Event, *, at: float, actor: str, why: str, **changes: Any  # noqa: ANN401 (fields of Call)
+    call: Call,
+    event: Event,
+    *,
+    at: float,
+    actor: str,
+    why: str,
+    **changes: Any,  # noqa: ANN401 (fields of Call)
 ) -> tuple[Call, Entry]:
     """The call after `event`, and the history line that goes with it."""
     after = next_state(call.state, event)

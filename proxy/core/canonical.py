@@ -1,0 +1,272 @@
+"""Arguments to canonical bytes: spelling does not matter, value does.
+
+JSON keys are sorted and white space and escapes are gone; numbers are compared by value and never
+rounded. What cannot be read beyond doubt (duplicate keys, lone surrogates, too deep, broken) is not
+guessed at: the body's digest stands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from proxy.core.multipart import split_multipart
+from proxy.core.policy import Normalize
+
+# Raised whenever the same request would get other canonical bytes; part of every identity.
+CANONICAL_VERSION = 1
+MAX_DEPTH = 200
+# Integers below 10^18 are written plainly (common, and fast); other numbers as digits and exponent.
+PLAIN_DIGITS = 18
+
+Json: TypeAlias = Any
+
+
+class NotCanonical(Exception):
+    """The text has no single meaning; its digest must do."""
+
+
+def _number(text: str) -> Json:
+    """`1`, `1.0`, `1e0`, `10e-1` alike; exact at any size; `1e999999999` is never expanded."""
+    mantissa, _, exponent_text = text.lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    sign = "-" if whole.startswith("-") else ""
+    digits = (whole.lstrip("-") + fraction).lstrip("0")
+    if not digits:
+        return 0
+    try:
+        exponent = int(exponent_text or "0") - len(fraction)
+    except ValueError:  # an exponent of thousands of digits
+        raise NotCanonical("exponent too long") from None
+    stripped = digits.rstrip("0")
+    exponent += len(digits) - len(stripped)
+    if 0 <= exponent <= PLAIN_DIGITS - len(stripped):
+        return int(sign + stripped + "0" * exponent)
+    return orjson.Fragment(f"{sign}{stripped}e{exponent}")
+
+
+def _integer(text: str) -> Json:
+    return int(text) if len(text) <= PLAIN_DIGITS else _number(text)
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotCanonical("duplicate key")
+    return found
+
+
+def _no_constant(text: str) -> Json:
+    raise NotCanonical(f"{text} is not JSON")
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_number, parse_int=_integer, parse_constant=_no_constant
+).decode
+
+
+def parse_json(body: bytes) -> Json:
+    """The value with exact numbers. Raises NotCanonical."""
+    try:
+        value = _decode(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise NotCanonical(str(error)) from None
+    # Counting brackets is a cheap upper bound for the depth; only suspicious bodies are walked.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _too_deep(value):
+        raise NotCanonical(f"nested deeper than {MAX_DEPTH}")
+    return value
+
+
+def _too_deep(value: Json) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [node for node in level if isinstance(node, (dict, list))]
+        if not level:
+            return False
+        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node)]
+    return True
+
+
+def dump(value: Json) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError, RecursionError) as error:  # lone surrogates
+        raise NotCanonical(str(error)) from None
+
+
+def parse_pairs(text: bytes) -> dict[str, list[str]]:
+    """A query or a form: names to their values in order. `+` and `%20` alike, `a` and `a=` alike."""
+    found: dict[str, list[str]] = {}
+    for piece in text.split(b"&"):
+        if not piece:
+            continue
+        name, _, value = piece.partition(b"=")
+        try:
+            found.setdefault(_unescape(name), []).append(_unescape(value))
+        except UnicodeDecodeError:
+            raise NotCanonical("not UTF-8") from None
+    return found
+
+
+def _unescape(text: bytes) -> str:
+    text = text.replace(b"+", b" ")
+    return (unquote_to_bytes(text) if b"%" in text else text).decode("utf-8")
+
+
+# ---- arguments ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What the front found: the media type without parameters, and the body decoded from any encoding."""
+
+    media_type: str = ""
+    content_type: bytes = b""  # whole, for the boundary
+    data: bytes = b""
+
+
+def read_body(body: Body) -> tuple[str, Json] | None:
+    """The body as (kind, value): json, form, multipart, or its digest. None without one."""
+    if not body.data:
+        return None
+    try:
+        if body.media_type == "application/json" or body.media_type.endswith("+json"):
+            return "json", parse_json(body.data)
+        if body.media_type == "application/x-www-form-urlencoded":
+            return "form", parse_pairs(body.data)
+        if body.media_type.startswith("multipart/"):
+            parts = split_multipart(body.content_type, body.data)
+            if parts is not None:
+                return "multipart", [[headers, _digest(content)] for headers, content in parts]
+    except NotCanonical:
+        pass
+    return "digest", _digest(body.data)
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=32).hexdigest()
+
+
+def canonical_arguments(
+    *,
+    path: dict[str, str],
+    query: bytes,
+    body: Body,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    normalize: Sequence[Normalize] = (),
+) -> bytes:
+    """The arguments, tagged by source, selected and normalised, as canonical JSON that people can read."""
+    read = read_body(body)
+    arguments: dict[str, Json] = {}
+    if path:
+        arguments["path"] = path
+    if query:
+        try:
+            arguments["query"] = parse_pairs(query)
+        except NotCanonical:
+            arguments["query"] = query.decode(
+                "latin-1"
+            )  # a string, so it cannot be taken for names and values
+    parsed = read is not None and read[0] in ("json", "form")
+    if read is not None:
+        arguments["body"] = read[1]
+    if exclude:
+        for steps in (_steps(name, parsed) for name in exclude):
+            _remove(arguments, steps)
+    chosen: Json = arguments
+    if include and (parsed or read is None):
+        found = {name: _collect(arguments, _steps(name, parsed)) for name in include}
+        if any(_has_leaf(value) for value in found.values()):
+            chosen = {"include": found}
+    if normalize:
+        chosen = _normalized(chosen, tuple(_NORMALIZERS[name] for name in normalize))
+    try:
+        # The kind keeps a JSON string apart from a digest that happens to read the same.
+        return dump([read[0] if read else "none", chosen])
+    except NotCanonical:
+        opaque = Body(data=body.data)
+        return canonical_arguments(path=path, query=query, body=opaque, include=include, exclude=exclude)
+
+
+def _steps(name: str, body_is_parsed: bool) -> tuple[str, ...]:
+    """`items[].id` -> ("body", "items", "[]", "id")."""
+    steps = [step for part in name.split(".") for step in _split_brackets(part)]
+    if steps[0] not in ("path", "query", "body") or len(steps) == 1:
+        steps.insert(0, "body" if body_is_parsed else "query")
+    return tuple(steps)
+
+
+def _split_brackets(part: str) -> list[str]:
+    base = part.rstrip("[]")
+    arrays = part.count("[]")
+    return ([base] if base else []) + ["[]"] * arrays
+
+
+def _remove(node: Json, steps: tuple[str, ...]) -> None:
+    step, rest = steps[0], steps[1:]
+    if step == "[]":
+        for item in node if isinstance(node, list) else ():
+            if rest:
+                _remove(item, rest)
+        if not rest and isinstance(node, list):
+            node.clear()
+    elif isinstance(node, dict) and step in node:
+        if rest:
+            _remove(node[step], rest)
+        else:
+            del node[step]
+
+
+def _collect(node: Json, steps: tuple[str, ...]) -> list[Json]:
+    """Nested lists: an absent value is [], null is [None]; the positions in arrays are kept."""
+    if not steps:
+        return [node]
+    step, rest = steps[0], steps[1:]
+    if step == "[]":
+        return [_collect(item, rest) for item in node] if isinstance(node, list) else []
+    if isinstance(node, dict) and step in node:
+        return _collect(node[step], rest)
+    return []
+
+
+def _has_leaf(found: list[Json]) -> bool:
+    return any(not isinstance(item, list) or _has_leaf(item) for item in found)
+
+
+# ---- what changes by itself --------------------------------------------------------------------
+
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_TIME = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
+_ZONE = r"(?:Z|[+-]\d{2}:?\d{2})?"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_TIMESTAMP = re.compile(
+    rf"(?<!\d)(?:{_DATE}[T ]{_TIME}\s?{_ZONE}|{_DATE}"
+    rf"|{_DAY},? \d{{1,2}} {_MONTH} \d{{4}} {_TIME}(?: GMT|\s?[+-]\d{{4}})?)(?!\d)"
+)
+_UUID = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9a-fA-F])")
+
+_NORMALIZERS: dict[Normalize, Callable[[str], str]] = {
+    Normalize.TIMESTAMPS: lambda text: _TIMESTAMP.sub("<timestamp>", text),
+    Normalize.UUIDS: lambda text: _UUID.sub("<uuid>", text),
+}
+
+
+def _normalized(node: Json, functions: tuple[Callable[[str], str], ...]) -> Json:
+    if isinstance(node, str):
+        for function in functions:
+            node = function(node)
+        return node
+    if isinstance(node, dict):
+        return {name: _normalized(value, functions) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_normalized(value, functions) for value in node]
+    return node

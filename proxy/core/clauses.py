@@ -1,0 +1,107 @@
+"""The parts of a rule that stand on their own: keys for the upstream, probes, approvals, budgets.
+
+Values only. What cannot be is refused here as well as in the policy file's reader, so that a rule made
+by hand in a test obeys the same laws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+
+class Wire(StrEnum):
+    """What an upstream speaks (`protocol:`)."""
+
+    HTTP = "http"
+    MCP = "mcp"
+
+
+class OnDoubt(StrEnum):
+    HOLD = "hold"
+    RESEND = "resend"
+    PROBE = "probe"
+
+
+class OnStale(StrEnum):
+    SERVE = "serve"
+    REVALIDATE = "revalidate"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamKey:
+    """Where this upstream takes an idempotency key, and how long it remembers one."""
+
+    header: str | None = None  # lower case
+    body: str | None = None  # a dotted path into the JSON body
+    retention: float = 86400.0
+    max_length: int = 64
+    mismatch: frozenset[int] = frozenset()  # "this key was used for something else": doubt, not a result
+
+    def __post_init__(self) -> None:
+        if (self.header is None) == (self.body is None):
+            raise ValueError("an upstream key goes into a header or into the body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A safe question whose answer tells whether a call took effect."""
+
+    method: str
+    target: str  # path and query with {placeholders}
+    found: str  # JMESPath on the probe's answer
+    result: str | None = None  # JMESPath; None: the whole answer
+    settle: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    when: str | None = None  # JMESPath on the arguments; None: always
+    wait: float = 20.0
+    expires: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    calls: int
+    period: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Per run, outside runs per tenant."""
+
+    calls: Rate | None = None
+    usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        if self.calls is None and self.usd is None:
+            raise ValueError("a budget limits calls, money or both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    usd: Decimal | None = None
+    usd_from: str | None = None  # JMESPath on the answer
+
+    def __post_init__(self) -> None:
+        if (self.usd is None) == (self.usd_from is None):
+            raise ValueError("a cost is fixed or read from the answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redact:
+    """What is stored only as a keyed hash."""
+
+    args: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()  # lower case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inject:
+    """A credential that semel holds, so that the agent does not."""
+
+    header: str
+    value_env: str

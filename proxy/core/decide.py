@@ -1,0 +1,218 @@
+"""What to do with a call, given what is stored: pure, exhaustive, in one place.
+
+The second half builds the rows: a claim before anything is sent, a settlement after. Recovery and
+operators use the same functions, so there is no second logic anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from proxy.core.identity import Identity
+from proxy.core.intent import (
+    OPEN_STATES,
+    Answer,
+    Call,
+    Doubt,
+    Entry,
+    Event,
+    Place,
+    State,
+    advance,
+    is_live,
+    next_state,
+)
+from proxy.core.outcome import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Nobody has sent it, or nothing came of it: claim the row, then send. `over` stands there now."""
+
+    over: Call | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    call: Call
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Somebody is sending it right now."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Sent, outcome unknown. Nobody but a person settles it."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    call: Call
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPerson:
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The client's key stands for another call."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Equal key, other fingerprint."""
+
+
+Decision: TypeAlias = (
+    Claim | Replay | Wait | Hold | Unavailable | AwaitPerson | Refused | Conflict | Collision
+)
+
+
+def decide(row: Call | None, identity: Identity, *, now: float, refresh: bool = False) -> Decision:
+    """`refresh`: the caller asked for a new answer of a safe call, and the rule allows it."""
+    if row is None or not is_live(row, now):
+        return Claim(row)
+    if row.named_by != identity.named_by:
+        return Collision()
+    if row.fingerprint != identity.fingerprint:
+        return Conflict(row) if identity.named_by else Collision()
+    match row.state:
+        case State.PENDING:
+            return Wait(row)
+        case State.IN_DOUBT:
+            return Hold(row)
+        case State.RELEASED:
+            return Claim(row)
+        case State.AWAITING_APPROVAL:
+            return AwaitPerson(row)
+        case State.DENIED:
+            return Refused(row)
+        case State.DONE:
+            return _from_record(row, refresh=refresh)
+        case _:
+            assert_never(row.state)
+
+
+def _from_record(row: Call, *, refresh: bool) -> Decision:
+    assert row.answer is not None  # a done call has one: Call refuses to be otherwise
+    if refresh and row.safe:
+        return Claim(row)
+    if row.answer.place is Place.NOWHERE:
+        return Claim(row) if row.safe else Unavailable(row, row.answer.why_nowhere)
+    return Replay(row, row.answer)
+
+
+def answer_lost(row: Call, why: str) -> Decision:
+    """The record says done, but its answer cannot be produced: a safe call is made again, no other."""
+    return Claim(row) if row.safe else Unavailable(row, why)
+
+
+# ---- building rows -----------------------------------------------------------------------------
+
+
+def claim(fresh: Call, over: Call | None, *, actor: str, now: float) -> tuple[Call, Entry, int]:
+    """The row to write, its history line, and the version it must replace.
+
+    `fresh` describes the call as if it were new. Over a released row the call goes on with its history;
+    over one that has lapsed, or whose safe answer is lost, it starts anew. Either way the fence grows, so
+    an older owner's late answer cannot be taken for this one's.
+    """
+    if over is None:
+        entry = _entry(Event.CLAIM, None, fresh, at=now, actor=actor, why="first ask")
+        return fresh, entry, 0
+    fenced = replace(fresh, version=over.version + 1, fence=over.fence + 1)
+    if over.state is State.RELEASED and is_live(over, now):
+        again = replace(fenced, created_at=over.created_at, sends=over.sends + 1)
+        return (
+            again,
+            _entry(Event.CLAIM, over.state, again, at=now, actor=actor, why="asked again"),
+            over.version,
+        )
+    if over.state in OPEN_STATES:
+        raise ValueError("an open call is never claimed over")
+    return fenced, _entry(Event.CLAIM, None, fenced, at=now, actor=actor, why="asked anew"), over.version
+
+
+def _entry(event: Event, before: State | None, call: Call, *, at: float, actor: str, why: str) -> Entry:
+    after = next_state(before, event)
+    assert after is call.state
+    return Entry(at=at, actor=actor, event=event, before=before, after=after, why=why, fence=call.fence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What became of a send. `answer` for what is kept or handed on, `doubt` for what is not known."""
+
+    event: Event
+    why: str
+    answer: Answer | None = None
+    doubt: Doubt | None = None
+    ttl: float | None = None
+
+
+VERDICT_EVENTS = {
+    Verdict.FINAL: Event.ANSWERED,
+    Verdict.NOT_EXECUTED: Event.NOT_EXECUTED,
+    Verdict.INCONCLUSIVE: Event.INCONCLUSIVE,
+    Verdict.IN_DOUBT: Event.LOST,
+}
+
+
+def settle(call: Call, settlement: Settlement, *, actor: str, now: float) -> tuple[Call, Entry]:
+    """The row after its send. With an earlier one unresolved, "nothing happened" speaks only for this."""
+    event, why = settlement.event, settlement.why
+    if call.unresolved and call.state is State.PENDING and event in (Event.NOT_SENT, Event.NOT_EXECUTED):
+        event, why = Event.LOST, f"{why}; an earlier send is still unresolved"
+    if next_state(call.state, event) is State.IN_DOUBT:
+        doubt = settlement.doubt or call.doubt or Doubt(since=now, reason=why)
+        return advance(
+            call, event, at=now, actor=actor, why=why, doubt=doubt, unresolved=True, expires_at=None
+        )
+    return advance(
+        call,
+        event,
+        at=now,
+        actor=actor,
+        why=why,
+        answer=settlement.answer,
+        unresolved=False,
+        settled_at=now,
+        expires_at=None if settlement.ttl is None else now + settlement.ttl,
+    )
+
+
+def can_settle(present: Call, fence: int, event: Event) -> bool:
+    """An owner settles what carries its fence. What somebody else has settled meanwhile (in doubt,
+    released) only an answer can still change; anything less is evidence."""
+    if present.fence != fence:
+        return False
+    late = present.state in (State.IN_DOUBT, State.RELEASED) and event is Event.ANSWERED
+    return present.state is State.PENDING or late
+
+
+def orphaned(call: Call) -> Settlement:
+    """A dead owner's call: with effects it may have been sent, a safe one does no harm again."""
+    if call.safe:
+        return Settlement(event=Event.INCONCLUSIVE, why="its proxy died; repeating it does no harm")
+    reason = "the proxy that was sending it died; whether it was sent, and what came of it, is not known"
+    return Settlement(
+        event=Event.LOST, why=reason, doubt=Doubt(since=call.sent_at or call.created_at, reason=reason)
+    )

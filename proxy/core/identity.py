@@ -1,0 +1,147 @@
+"""What a call is called: the key that names its row, and the fingerprint that proves it.
+
+xxh3-128 is fast and not collision resistant, so the key alone is never trusted: a keyed BLAKE2b-256 over
+the same parts is stored and compared on every hit. Secrets go in only through a keyed hash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import xxhash
+
+from proxy.core.canonical import CANONICAL_VERSION, Body, canonical_arguments
+from proxy.core.policy import ClientKey, Credential, Rule
+from proxy.errors import BadRequest
+
+# Headers that choose what is answered. Everything else may change when a crashed agent comes back.
+KEYED_HEADERS = frozenset({b"accept", b"range", b"prefer"})
+KEYED_PREFIX = b"if-"
+CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key", b"x-goog-api-key"})
+# Of a signature only the access key id is the caller; the rest changes with every request.
+_SIGV4 = re.compile(rb"^AWS4-[A-Z0-9-]+\s+.*?Credential=([^/,\s]+)/", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request as identity sees it: bytes as they came, nothing interpreted."""
+
+    tenant: str
+    run: str = ""  # empty outside a run
+    method: str
+    host: str = ""  # only where it differs from the base_url's
+    raw_path: bytes
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    path_names: dict[str, str]
+    body: Body
+    occurrence: int = 1
+    credentials: tuple[str, ...] = ()  # the policy's, beside the well-known ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    key: bytes
+    fingerprint: bytes
+    named_by: bytes  # empty unless a client's key took part
+    arguments: bytes
+
+    @property
+    def id(self) -> str:
+        return self.key.hex()
+
+
+def frame(parts: Iterable[bytes]) -> bytes:
+    """Length-framed, so that no two different lists of parts give the same bytes."""
+    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+
+
+def _row_name(framed: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(framed)
+
+
+def _proof(framed: bytes, secret: bytes) -> bytes:
+    return blake2b(framed, digest_size=32, key=secret).digest()
+
+
+def keyed_headers(headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...]) -> bytes:
+    wanted = {name.encode() for name in named} | KEYED_HEADERS if named else KEYED_HEADERS
+    chosen: list[tuple[bytes, bytes]] = []
+    for raw_name, value in headers:
+        name = raw_name.lower()
+        if name in wanted or name.startswith(KEYED_PREFIX):
+            chosen.append((name, value))
+        elif name == b"content-type":
+            chosen.append((name, value.split(b";", 1)[0].strip().lower()))
+    chosen.sort(key=lambda pair: pair[0])  # stable: repeated names keep their order
+    return frame(part for pair in chosen for part in pair)
+
+
+def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> bytes:
+    """A keyed hash of the credentials; of SigV4 only the access key id. Empty without credentials."""
+    wanted = CREDENTIAL_HEADERS | {name.encode() for name in further}
+    found: list[tuple[bytes, bytes]] = []
+    for raw_name, value in headers:
+        name = raw_name.lower()
+        if name in wanted:
+            signature = _SIGV4.match(value) if name == b"authorization" else None
+            found.append((name, b"sigv4:" + signature[1] if signature else value))
+    if not found:
+        return b""
+    found.sort(key=lambda pair: pair[0])
+    return _proof(frame(part for pair in found for part in pair), secret)
+
+
+def client_key(asked: Asked, rule: Rule) -> bytes | None:
+    """The client's own Idempotency-Key where it counts: outside a run, unless the rule ignores it."""
+    values = [value for name, value in asked.headers if name.lower() == b"idempotency-key"]
+    if rule.key.client_key is ClientKey.IGNORE or asked.run:
+        return None
+    if len(values) > 1:
+        raise BadRequest("Send one Idempotency-Key, not several.")
+    if values and not values[0]:
+        raise BadRequest("The Idempotency-Key is empty: give it a value, or leave it out.")
+    if not values and rule.key.client_key is ClientKey.REQUIRE:
+        raise BadRequest(f"The rule {rule.name!r} requires an Idempotency-Key: send one per intended effect.")
+    return values[0] if values else None
+
+
+def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
+    arguments = canonical_arguments(
+        path=asked.path_names,
+        query=asked.query,
+        body=asked.body,
+        include=rule.key.include,
+        exclude=rule.key.exclude,
+        normalize=rule.key.normalize,
+    )
+    operation = (
+        str(CANONICAL_VERSION).encode(),
+        asked.tenant.encode(),
+        b"run:" + asked.run.encode() if asked.run else b"tenant",
+        asked.method.encode(),
+        asked.host.encode(),
+        asked.raw_path,
+        keyed_headers(asked.headers, rule.key.headers),
+        str(asked.occurrence).encode(),
+    )
+    include_principal = rule.key.credential is Credential.INCLUDE or (
+        rule.key.credential is Credential.AUTO and not asked.run
+    )
+    who = principal(asked.headers, asked.credentials, secret) if include_principal else b""
+    whole = frame((*operation, b"arguments", arguments, b"principal", who))
+    chosen = client_key(asked, rule)
+    if chosen is None:
+        return Identity(
+            key=_row_name(whole), fingerprint=_proof(whole, secret), named_by=b"", arguments=arguments
+        )
+    by_client = frame((*operation, b"client-key", chosen))
+    return Identity(
+        key=_row_name(by_client),
+        fingerprint=_proof(whole, secret),
+        named_by=_proof(by_client, secret),
+        arguments=arguments,
+    )

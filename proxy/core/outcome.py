@@ -1,0 +1,62 @@
+"""What an upstream's answer means for the call: final, released, or in doubt.
+
+The rule's own words come first, then the table. A status decides how an answer is handed on; the body
+can only ever say that nothing was executed.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+
+from proxy.core.policy import OutcomeRule
+
+
+class Verdict(StrEnum):
+    FINAL = "final"
+    NOT_EXECUTED = "not_executed"  # released, the answer handed on
+    INCONCLUSIVE = "inconclusive"  # a safe call: released, the answer handed on
+    IN_DOUBT = "in_doubt"  # held; the caller gets semel's own word
+
+
+# Refusals by which an upstream says that it did not begin.
+NOT_BEGUN = frozenset({401, 402, 403, 407, 425, 429})
+REQUEST_TIMEOUT = 408
+
+
+def judge_status(status: int, *, safe: bool, rule: OutcomeRule) -> Verdict:
+    if status in rule.final:
+        return Verdict.FINAL
+    if safe:
+        complete = 200 <= status < 300 and status not in rule.not_executed and status not in rule.in_doubt
+        return Verdict.FINAL if complete else Verdict.INCONCLUSIVE
+    if status in rule.not_executed:
+        return Verdict.NOT_EXECUTED
+    if status in rule.in_doubt or status == REQUEST_TIMEOUT or status >= 500:
+        return Verdict.IN_DOUBT
+    return Verdict.NOT_EXECUTED if status in NOT_BEGUN else Verdict.FINAL
+
+
+def judge_answer(status: int, body: bytes | None, *, safe: bool, rule: OutcomeRule) -> Verdict:
+    """The verdict on a complete answer. `body` is decoded, None where it could not be."""
+    by_status = judge_status(status, safe=safe, rule=rule)
+    if rule.not_executed_if is None or body is None or not _holds(rule.not_executed_if, body):
+        return by_status
+    return Verdict.INCONCLUSIVE if safe else Verdict.NOT_EXECUTED
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> Any:  # noqa: ANN401 (jmespath has no types)
+    return jmespath.compile(expression)
+
+
+def _holds(expression: str, body: bytes) -> bool:
+    """Only an honest `true` counts: an expression that fails, or yields something else, proves nothing."""
+    try:
+        return _compiled(expression).search(json.loads(body)) is True
+    except (ValueError, RecursionError, jmespath.exceptions.JMESPathError):
+        return False

@@ -1,0 +1,354 @@
+"""Claim, send, settle: the one driver.
+
+    ask      what is stored decides: replay it, join who is sending it, hold it, or fly
+    _fly     claim (durable) -> send -> judge -> settle (durable) -> only then the caller gets the end
+
+Free of aiohttp, threads and clocks. Every send runs in a task of its own, so a caller who leaves never
+stops a call with effects. No swap result is ignored; what cannot be known ends in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, assert_never
+
+from proxy import faults
+from proxy.clock import Clock
+from proxy.core import decide as core
+from proxy.core.identity import Identity
+from proxy.core.intent import Call
+from proxy.core.policy import OnDisconnect
+from proxy.errors import (
+    AnswerUnavailable,
+    AwaitingApproval,
+    Denied,
+    IdentityCollision,
+    InProgress,
+    KeyConflict,
+    StoreUnavailable,
+)
+from proxy.faults import Point
+from proxy.flight import Flight, Superseded, Unrecordable
+from proxy.judge import Judgement, in_doubt, judge, withholds
+from proxy.ledger import Claimed, Intent, Ledger, Produced, RaceLost, Uncertain
+from proxy.observe import Observer, Sent
+from proxy.store.base import Store
+from proxy.stream import Capture, CutOff, Reader
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
+
+# A failed connect is tried once more after a moment: a restarting upstream is often back by then.
+RECONNECT_PAUSE = 0.1
+# Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
+MARKING_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A call as the front hands it over: named, with its rule, ready to be sent."""
+
+    intent: Intent
+    outgoing: Outgoing
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    call: Call
+    answer: Produced
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The answer as it arrives. Whoever holds it says `leave` in any case."""
+
+    flight: Flight
+    reader: Reader
+    joined: bool
+
+    def leave(self) -> None:
+        self.reader.close()
+        self.flight.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """The store is down and the call is safe: forward it without a record."""
+
+
+Reply: TypeAlias = Replayed | Live | Unrecorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureLimits:
+    kept: int = 256 * 1024 * 1024
+    memory: int = 1024 * 1024
+    directory: Path | None = None
+
+
+class Exchange:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ledger: Ledger,
+        upstream: UpstreamClient,
+        clock: Clock,
+        observer: Observer,
+        limits: CaptureLimits,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._upstream = upstream
+        self._clock = clock
+        self._observer = observer
+        self._limits = limits
+        self._flights: dict[bytes, Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    # ---- asking ----
+
+    async def ask(self, ask: Ask) -> Reply:
+        deadline = self._clock.monotonic() + ask.intent.rule.wait
+        while True:
+            try:
+                reply = await self._ask_once(ask, deadline)
+            except Superseded:
+                continue
+            except Unrecordable:
+                return Unrecorded()
+            if reply is not None:
+                return reply
+
+    async def _ask_once(self, ask: Ask, deadline: float) -> Reply | None:
+        """None: something has changed, look again."""
+        identity = ask.intent.identity
+        flight = self._flights.get(identity.key)
+        if flight is not None:
+            return await self._join(flight, identity, deadline)
+        try:
+            row = await self._store.get(identity.key)
+        except StoreUnavailable:
+            if ask.intent.safe:
+                return Unrecorded()
+            raise
+        decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
+        if isinstance(decision, core.Replay):
+            answer = await self._ledger.produce(decision.call, decision.answer)
+            if answer is not None:
+                self._store.mark_replayed(identity.key, self._clock.now())
+                return Replayed(decision.call, answer)
+            decision = core.answer_lost(decision.call, "its answer is lost or damaged")
+        if not isinstance(decision, core.Claim):
+            await self._stand_by(decision, deadline)
+            return None
+        if identity.key in self._flights:  # somebody took off while we were reading
+            return None
+        return await self._board(self._take_off(ask, decision.over), joined=False)
+
+    def _take_off(self, ask: Ask, over: Call | None) -> Flight:
+        if self._stopping:
+            raise StoreUnavailable("semel is shutting down and nothing was sent; call again.")
+        limits, rule = self._limits, ask.intent.rule
+        capture = Capture(
+            limit=limits.kept,
+            memory=limits.memory,
+            directory=limits.directory,
+            withholds=partial(withholds, safe=ask.intent.safe, rule=rule.outcome),
+        )
+        cancels = ask.intent.safe and rule.on_disconnect is OnDisconnect.CANCEL
+        flight = Flight(ask.intent.identity, capture, cancels=cancels)
+        self._flights[ask.intent.identity.key] = flight
+        task = asyncio.get_running_loop().create_task(self._fly(flight, ask, over))
+        flight.task = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return flight
+
+    async def _join(self, flight: Flight, identity: Identity, deadline: float) -> Live:
+        if flight.identity.named_by != identity.named_by:
+            raise _collision()
+        if flight.identity.fingerprint != identity.fingerprint:
+            raise _conflict(identity.id) if identity.named_by else _collision()
+        boarded: list[Live] = []
+
+        async def board() -> None:
+            boarded.append(await self._board(flight, joined=True))
+
+        left = deadline - self._clock.monotonic()
+        no_more = flight.capture.overflowed or isinstance(flight.capture.refusal, CutOff)
+        if no_more or left <= 0 or not await self._clock.within(left, board()):
+            raise _in_progress(identity.id)
+        return boarded[0]
+
+    async def _board(self, flight: Flight, *, joined: bool) -> Live:
+        flight.callers += 1
+        live = Live(flight, flight.capture.reader(), joined)
+        try:
+            await live.reader.begin()
+        except BaseException:
+            live.leave()
+            raise
+        return live
+
+    async def _stand_by(self, decision: core.Decision, deadline: float) -> None:
+        """Somebody else has the call: wait for a change, or say why it is held."""
+        match decision:
+            case core.Wait(call):
+                if await self._store.owner_is_dead(call.owner):
+                    await self._ledger.recover(call)
+                    return
+                left = deadline - self._clock.monotonic()
+                if left <= 0 or not await self._store.changed(call.key, call.version, left):
+                    raise _in_progress(call.id)
+            case core.Hold(call):
+                assert call.doubt is not None  # Call refuses to be in doubt without one
+                raise in_doubt(call, call.doubt)
+            case core.Unavailable(call, why):
+                raise AnswerUnavailable(f"The call happened and is not sent again, but {why}.", call=call.id)
+            case core.AwaitPerson(call):
+                raise AwaitingApproval(
+                    "A person has to approve this call; make it again later.", call=call.id
+                )
+            case core.Refused(call):
+                raise Denied("A person refused this call.", call=call.id)
+            case core.Conflict(call):
+                raise _conflict(call.id)
+            case core.Collision():
+                raise _collision()
+            case core.Claim() | core.Replay():
+                raise AssertionError("not for standing by")
+            case _:
+                assert_never(decision)
+
+    # ---- flying ----
+
+    async def _fly(self, flight: Flight, ask: Ask, over: Call | None) -> None:
+        capture = flight.capture
+        try:
+            faults.reach(Point.BEFORE_CLAIM)
+            match await self._ledger.claim(ask.intent, over):
+                case RaceLost():
+                    capture.refuse(Superseded())
+                case Uncertain(call, error):
+                    capture.refuse(Unrecordable() if ask.intent.safe else error)
+                    if call is not None:
+                        await self._ledger.withdraw(call)
+                case Claimed(call):
+                    faults.reach(Point.CLAIMED)
+                    result = await self._send(flight, ask)
+                    faults.reach(Point.ANSWER_COMPLETE)
+                    intent = ask.intent
+                    judgement = judge(
+                        result, capture, rule=intent.rule, safe=intent.safe, call=call, now=self._clock.now()
+                    )
+                    await self._settle(flight, ask, call, judgement)
+        finally:
+            # On a defect of ours, or when giving up, the row stays pending: in doubt once this process ends.
+            del self._flights[flight.identity.key]
+            if not capture.is_over:
+                capture.refuse(_in_progress(flight.identity.id))
+
+    async def _send(self, flight: Flight, ask: Ask) -> Result:
+        """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
+        began = self._clock.monotonic()
+        capture, safe = flight.capture, ask.intent.safe
+
+        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
+            return self._upstream.send(ask.outgoing, capture, may_send)
+
+        result = await flight.interruptible(send, self._store.owns)
+        harmless = isinstance(result, NotSent) or (
+            isinstance(result, Lost) and safe and not capture.handed_on
+        )
+        if harmless and not flight.stopped:
+            capture.restart()
+            if isinstance(result, NotSent):
+                await self._clock.sleep(RECONNECT_PAUSE)
+            result = await flight.interruptible(send, self._store.owns)
+        if isinstance(result, Answered):
+            capture.complete()
+        self._observer.sent(
+            Sent(
+                upstream=ask.intent.upstream,
+                rule=ask.intent.rule.name,
+                code=_code(result),
+                seconds=self._clock.monotonic() - began,
+            )
+        )
+        return result
+
+    async def _settle(self, flight: Flight, ask: Ask, call: Call, judgement: Judgement) -> None:
+        """The caller sees the end only after the record is durable; if that never happens, never."""
+        capture = flight.capture
+        patience = self._clock.monotonic() + ask.outgoing.timeouts.total
+
+        def on_trouble(trouble: StoreUnavailable) -> None:
+            if self._stopping or self._clock.monotonic() > patience:
+                capture.refuse(CutOff(trouble.detail))
+
+        kept = capture if judgement.keeps_answer else None
+        settled = await self._ledger.settle(call, judgement.settlement, kept, ask.intent.rule, on_trouble)
+        faults.reach(Point.SETTLED)
+        if capture.is_over:
+            return
+        if settled is None:
+            capture.refuse(Superseded())
+        elif judgement.refusal is not None:
+            capture.refuse(judgement.refusal)
+        else:
+            capture.seal()
+
+    # ---- leaving ----
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    async def drain(self, patience: float) -> int:
+        """Let what is in flight finish; stop and mark the rest. Returns how many had to be stopped."""
+        self._stopping = True
+        if await self._all_landed(patience):
+            return 0
+        stopped = sum(flight.stop() for flight in self._flights.values())
+        if not await self._all_landed(MARKING_PATIENCE):
+            for flight in self._flights.values():
+                flight.give_up()
+            await self._all_landed(MARKING_PATIENCE)
+        return stopped
+
+    async def _all_landed(self, patience: float) -> bool:
+        return not self._tasks or await self._clock.within(patience, asyncio.wait(self._tasks))
+
+
+def _code(result: Result) -> str:
+    match result:
+        case Answered(status):
+            return str(status)
+        case NotSent():
+            return "not_sent"
+        case Lost():
+            return "lost"
+        case _:
+            assert_never(result)
+
+
+def _in_progress(call: str) -> InProgress:
+    return InProgress("The same call is still under way; ask again in a moment.", call=call)
+
+
+def _conflict(call: str) -> KeyConflict:
+    return KeyConflict(
+        "This Idempotency-Key stands for other arguments or another caller. Use a new key for a new call.",
+        call=call,
+    )
+
+
+def _collision() -> IdentityCollision:
+    return IdentityCollision(
+        "Two different calls have the same key. Change the request slightly, or say so to us."
+    )

@@ -1,0 +1,72 @@
+"""One call on its way: the answer being captured, who is waiting for it, and how to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from proxy.core.identity import Identity
+from proxy.stream import Capture
+from proxy.upstream.base import Lost, NotSent, Result
+
+
+class Superseded(Exception):
+    """This flight has no answer to give, but the record may: look again."""
+
+
+class Unrecordable(Exception):
+    """The claim of a safe call could not be written: forward the call without a record."""
+
+
+class Flight:
+    def __init__(self, identity: Identity, capture: Capture, *, cancels: bool) -> None:
+        self.identity = identity
+        self.capture = capture
+        self.callers = 0
+        self.stopped = False
+        self.task: asyncio.Task[None] | None = None
+        self._cancels = cancels  # stop when the last caller has left
+        self._sending = False
+        self._may_be_out = False  # a byte of the request may have left
+
+    def leave(self) -> None:
+        self.callers -= 1
+        if self.callers == 0 and self._cancels:
+            self.stop()
+
+    def stop(self) -> bool:
+        """End the send; what became of it is then settled as usual. Anything but the send is let finish."""
+        self.stopped = True
+        if self._sending and self.task is not None:
+            self.task.cancel()
+        return self._sending
+
+    def give_up(self) -> None:
+        """The process ends and the store does not answer. The row stays pending; recovery will see to it."""
+        if self.task is not None:
+            self.task.cancel()
+
+    async def interruptible(
+        self, send: Callable[[Callable[[], bool]], Awaitable[Result]], owns: Callable[[], bool]
+    ) -> Result:
+        """Await the send, unless `stop` was or is called: then say what is known."""
+        if self.stopped:
+            return NotSent("stopped before anything was sent")
+
+        def may_send() -> bool:
+            self._may_be_out = owns()
+            return self._may_be_out
+
+        self._may_be_out = False
+        self._sending = True
+        try:
+            return await send(may_send)
+        except asyncio.CancelledError:
+            if not self.stopped:
+                raise
+            if self.task is not None:
+                self.task.uncancel()
+            why = "semel stopped waiting for the answer"
+            return Lost(why) if self._may_be_out else NotSent("stopped before anything was sent")
+        finally:
+            self._sending = False

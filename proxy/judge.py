@@ -1,0 +1,106 @@
+"""From what the network did to what the call is: one result, one judgement.
+
+The judgement holds the settlement for the record and, where the caller may not have the upstream's own
+answer, semel's word in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from proxy.core.decide import VERDICT_EVENTS, Settlement
+from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.intent import Call, Doubt, Event
+from proxy.core.outcome import Verdict, judge_answer, judge_status
+from proxy.core.policy import OutcomeRule, Rule
+from proxy.errors import InDoubt, Refusal, UpstreamTimeout, UpstreamUnreachable
+from proxy.stream import Capture
+from proxy.upstream.base import Answered, Lost, NotSent, Result
+
+# How much of an upstream's words goes into a doubt's record and problem.
+EXCERPT = 500
+# A rule's expression reads at most this much of an answer.
+READABLE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    settlement: Settlement
+    keeps_answer: bool = False
+    refusal: Refusal | None = None
+
+
+def judge(result: Result, capture: Capture, *, rule: Rule, safe: bool, call: Call, now: float) -> Judgement:
+    match result:
+        case Answered(status):
+            return _answered(status, capture, rule=rule, safe=safe, call=call, now=now)
+        case NotSent(reason):
+            refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
+            return Judgement(Settlement(event=Event.NOT_SENT, why=reason, ttl=rule.ttl), refusal=refusal)
+        case Lost(reason, status, timed_out):
+            if safe:
+                return _safe_lost(reason, timed_out=timed_out, rule=rule, call=call)
+            return _doubt(_lost_words(reason, status), capture, status=status, call=call, now=now)
+        case _:
+            assert_never(result)
+
+
+def _answered(status: int, capture: Capture, *, rule: Rule, safe: bool, call: Call, now: float) -> Judgement:
+    body = readable_body(capture) if rule.outcome.not_executed_if is not None else None
+    verdict = judge_answer(status, body, safe=safe, rule=rule.outcome)
+    if verdict is Verdict.IN_DOUBT:
+        reason = f"the upstream answered {status}, which does not say whether the call took effect"
+        return _doubt(reason, capture, status=status, call=call, now=now)
+    settlement = Settlement(event=VERDICT_EVENTS[verdict], why=f"answered {status}", ttl=rule.ttl)
+    return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL)
+
+
+def _safe_lost(reason: str, *, timed_out: bool, rule: Rule, call: Call) -> Judgement:
+    kind = UpstreamTimeout if timed_out else UpstreamUnreachable
+    refusal = kind(f"No complete answer: {reason}. The call is safe to repeat: call again.", call=call.id)
+    return Judgement(Settlement(event=Event.INCONCLUSIVE, why=reason, ttl=rule.ttl), refusal=refusal)
+
+
+def _lost_words(reason: str, status: int | None) -> str:
+    if status is not None and 200 <= status < 300:
+        return f"took effect, answer incomplete: the upstream began to answer {status}, then {reason}"
+    return f"sent, no complete answer: {reason}"
+
+
+def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now: float) -> Judgement:
+    doubt = Doubt(since=now, reason=reason, upstream_status=status, excerpt=excerpt(capture))
+    settlement = Settlement(event=Event.LOST, why=reason, doubt=doubt)
+    return Judgement(settlement, refusal=in_doubt(call, doubt))
+
+
+def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
+    members: dict[str, object] = {"call": call.id, "tool": call.tool, "since": doubt.since}
+    if doubt.upstream_status is not None:
+        members["upstream_status"] = doubt.upstream_status
+    if doubt.excerpt:
+        members["excerpt"] = doubt.excerpt
+    return InDoubt(
+        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again: "
+        "find out at the upstream, then settle it.",
+        **members,
+    )
+
+
+def withholds(status: int, *, safe: bool, rule: OutcomeRule) -> bool:
+    """Whether an answer of this status may turn out not to be for the caller."""
+    return judge_status(status, safe=safe, rule=rule) is Verdict.IN_DOUBT
+
+
+def readable_body(capture: Capture) -> bytes | None:
+    if capture.kept is None or capture.kept.size > READABLE:
+        return None
+    try:
+        return decode(capture.kept.whole(), codings(capture.headers), READABLE)
+    except Undecodable:
+        return None
+
+
+def excerpt(capture: Capture) -> str:
+    body = readable_body(capture)
+    return body[:EXCERPT].decode("utf-8", "replace") if body else ""

@@ -1,0 +1,27 @@
+"""Policy files: YAML in, frozen policies out, every mistake with file, line and column.
+
+    load.py       sources, presets, `extends`; the whole set or all its mistakes
+    schema.py     every key: meaning, reader, default; and what is not supported yet
+    rules.py      the rules of a file seen together
+    checks.py     what may not stand together
+    names.py      names, methods, arguments
+    values.py     words, numbers, lists, addresses
+    fields.py     the one reader of all tables
+    nodes.py      YAML as a tree with places
+    mistakes.py   places, mistakes, the exception that holds them all
+
+semel.yaml is read with the same parts (settings.py).
+"""
+
+from proxy.policy_file.load import load_policies, presets_directory, recipe_changes
+from proxy.policy_file.mistakes import Mistake, Mistakes, PolicyMistakes, SettingsMistakes
+
+__all__ = [
+    "Mistake",
+    "Mistakes",
+    "PolicyMistakes",
+    "SettingsMistakes",
+    "load_policies",
+    "presets_directory",
+    "recipe_changes",
+]

@@ -1,0 +1,232 @@
+"""From sources to a PolicySet: the whole set, or all mistakes of all files.
+
+A source is the word `presets`, a file or a directory. Later sources win: an upstream named again replaces
+the earlier one whole. Within one source the same name twice is a mistake, because nobody could say which wins.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
+from proxy.policy_file.fields import Section, read_section
+from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
+from proxy.policy_file.nodes import LARGEST_FILE, Scalar, compose
+from proxy.policy_file.schema import UPSTREAM
+
+PRESETS = "presets"
+SUFFIXES = (".yaml", ".yml")
+
+
+def presets_directory() -> Path:
+    """Where the policies lie that ship with semel: in the package, or beside it in a checkout."""
+    package = Path(__file__).parent.parent
+    packaged = package / "presets"
+    return packaged if packaged.is_dir() else package.parent / "policies"
+
+
+def policy_files(directory: Path) -> list[Path]:
+    """The policy files of a directory, in order. Hidden ones are editors' and mounts' business."""
+    return sorted(
+        path for path in directory.iterdir() if path.suffix in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def load_policies(sources: Sequence[str | Path], *, presets: Path | None = None) -> PolicySet:
+    """Raises PolicyMistakes, with every mistake of every file, and nothing else."""
+    loader = _Loader(presets if presets is not None else presets_directory())
+    upstreams: dict[str, Upstream] = {}
+    for source in sources:
+        upstreams.update(loader.source(source))
+    if len(loader.log):
+        raise PolicyMistakes(loader.log.noted)
+    return PolicySet(upstreams)
+
+
+def recipe_changes(old: PolicySet, new: PolicySet) -> list[tuple[str, str]]:
+    """The rules of `old` under which calls now get other names: their recipe changed, or they are gone."""
+    changed: list[tuple[str, str]] = []
+    for name, upstream in old.upstreams.items():
+        after = new.upstreams.get(name)
+        recipes = {rule.name: _recipe(rule) for rule in after.rules} if after else {}
+        changed += [(name, rule.name) for rule in upstream.rules if recipes.get(rule.name) != _recipe(rule)]
+    return changed
+
+
+def _recipe(rule: Rule) -> tuple[object, ...]:
+    return (rule.methods, rule.path, rule.mode, rule.safe, rule.scope, rule.repeat, rule.key)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What one file says, its preset's word already added where the file is silent."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    # A preset had mistakes (they are noted there): what is missing here may only seem so.
+    incomplete: bool = False
+
+
+class _Loader:
+    def __init__(self, presets: Path) -> None:
+        self.log = Log()
+        self._presets = presets
+        self._drafts: dict[Path, tuple[_Draft, Section | None]] = {}
+        self._extending: list[Path] = []
+
+    # ---- sources ----
+
+    def source(self, source: str | Path) -> dict[str, Upstream]:
+        found: dict[str, Upstream] = {}
+        places: dict[str, Place] = {}
+        for path in self._files(source):
+            draft, section = self._draft(path)
+            name = section.values.get("upstream") if section else None
+            if section is None or name is None:
+                continue
+            at = section.nodes["upstream"].at
+            if name in places:
+                self.log.add(
+                    at,
+                    f"the upstream '{name}' is described in {places[name].file} already: "
+                    "rename one, or put the one that is to win into a later source",
+                )
+                continue
+            places[name] = at
+            upstream = self._build(draft, section)
+            if upstream:
+                found[name] = upstream
+        return found
+
+    def _files(self, source: str | Path) -> list[Path]:
+        is_presets = source == PRESETS
+        path = self._presets if is_presets else Path(source)
+        try:
+            if not path.is_dir():
+                return [path]
+            files = policy_files(path)
+        except (OSError, ValueError) as error:
+            self.log.add(Place(str(path), 1, 1), f"the directory cannot be read: {error}")
+            return []
+        if not files and not is_presets:
+            self.log.add(
+                Place(str(path), 1, 1), "the directory has no *.yaml or *.yml file: add one, or name another"
+            )
+        return files
+
+    # ---- one file ----
+
+    def _draft(self, path: Path) -> tuple[_Draft, Section | None]:
+        """Read once, however often a preset is extended."""
+        if path not in self._drafts:
+            self._drafts[path] = self._read(path)
+        return self._drafts[path]
+
+    def _read(self, path: Path) -> tuple[_Draft, Section | None]:
+        broken = (_Draft(incomplete=True), None)
+        data = _contents(path, self.log)
+        if data is None:
+            return broken
+        node = compose(data, str(path), self.log)
+        if node is None or (isinstance(node, Scalar) and node.value is None):
+            if not any(noted.file == str(path) for noted in self.log.noted):
+                self.log.add(
+                    Place(str(path), 1, 1), "the file is empty: it needs at least 'upstream' and 'base_url'"
+                )
+            return broken
+        before = len(self.log)
+        try:
+            section = read_section(node, UPSTREAM, self.log)
+        except Wrong as wrong:
+            if wrong.message is not None:
+                self.log.add(node.at, "a policy file is a mapping: start with 'upstream: NAME'")
+            return broken
+        values = dict(section.values)
+        own = _Draft(values, values.pop("rules", ()), incomplete=len(self.log) > before)
+        if values.get("extends") is None:
+            return own, section
+        return _merged(own, self._preset(path, section)), section
+
+    def _preset(self, path: Path, section: Section) -> _Draft:
+        name, at = section.values["extends"], section.nodes["extends"].at
+        known = self._preset_names()
+        if name not in known:
+            every = f" (there are: {', '.join(sorted(known))})" if known else ""
+            self.log.add(at, f"there is no preset '{name}'{suggestion(name, sorted(known)) or every}")
+            return _Draft(incomplete=True)
+        preset = known[name]
+        self._extending.append(path)
+        try:
+            if any(_same_file(preset, earlier) for earlier in self._extending):
+                self.log.add(
+                    at,
+                    f"'extends: {name}' leads back to this file: presets may not extend each other in a circle",
+                )
+                return _Draft(incomplete=True)
+            return self._draft(preset)[0]
+        finally:
+            self._extending.pop()
+
+    def _preset_names(self) -> dict[str, Path]:
+        try:
+            return {path.stem: path for path in policy_files(self._presets)}
+        except OSError:
+            return {}
+
+    def _build(self, draft: _Draft, section: Section) -> Upstream | None:
+        values = draft.values
+        base = values.get("base_url")
+        if base is None:
+            if not draft.incomplete:
+                self.log.add(section.keys.get("base_url", section.at), "'base_url' is missing")
+            return None
+        return Upstream(
+            name=values["upstream"],
+            scheme=base.scheme,
+            host=base.host,
+            port=base.port,
+            base_path=base.path,
+            timeouts=Timeouts(**values.get("timeout", {})),
+            rules=draft.rules,
+            **{key: values[key] for key in ("credentials", "hosts", "protocol", "inject") if key in values},
+        )
+
+
+def _merged(own: _Draft, preset: _Draft) -> _Draft:
+    """The file's word wins. Timeouts are taken one by one. Credential headers add up: leaving one of the
+    preset's out would let a secret be taken for an ordinary header."""
+    values = {**preset.values, **{key: value for key, value in own.values.items() if value is not None}}
+    values["timeout"] = {**preset.values.get("timeout", {}), **own.values.get("timeout", {})}
+    credentials = (*preset.values.get("credentials", ()), *own.values.get("credentials", ()))
+    values["credentials"] = tuple(dict.fromkeys(credentials))
+    replaced = {rule.name for rule in own.rules}
+    rules = own.rules + tuple(rule for rule in preset.rules if rule.name not in replaced)
+    return _Draft(values, rules, incomplete=own.incomplete or preset.incomplete)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other
+
+
+def _contents(path: Path, log: Log) -> bytes | None:
+    """At most one byte more than is allowed, and only of a regular file: a pipe would never end."""
+    at = Place(str(path), 1, 1)
+    try:
+        with path.open("rb") as file:
+            if not stat.S_ISREG(path.stat().st_mode):
+                log.add(at, "this is not a regular file")
+                return None
+            return file.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        log.add(at, "there is no such file or directory: correct the path, or create it")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        log.add(at, f"the file cannot be read: {reason}")
+    return None

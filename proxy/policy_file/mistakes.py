@@ -1,0 +1,83 @@
+"""A mistake has a place and a sentence; all of them are told at once.
+
+Nobody wants to mend a file one error at a time, so readers note what is wrong and read on. Only when
+everything has been read is one exception raised, with all mistakes in the order of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from proxy.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something stands, counted from one. Without a line: a variable or a flag, by its name."""
+
+    file: str
+    line: int = 0
+    col: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    file: str
+    line: int
+    col: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{Place(self.file, self.line, self.col)}: {self.message}"
+
+
+class Mistakes(ConfigurationError):
+    """Everything that is wrong, sorted by place; its text has one line for each."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes: tuple[Mistake, ...] = tuple(sorted(set(mistakes)))
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+
+class PolicyMistakes(Mistakes):
+    """In policy files."""
+
+
+class SettingsMistakes(Mistakes):
+    """In semel.yaml, the environment or the flags."""
+
+
+class Log:
+    """Collects mistakes while reading goes on. A mistake noted twice (a preset read twice) counts once."""
+
+    def __init__(self) -> None:
+        self._noted: set[Mistake] = set()
+
+    def add(self, at: Place, message: str) -> None:
+        self._noted.add(Mistake(at.file, at.line, at.col, message))
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    @property
+    def noted(self) -> frozenset[Mistake]:
+        return frozenset(self._noted)
+
+
+class Wrong(Exception):
+    """Ends the reading of one value. Without a message everything has been noted already."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """`: did you mean 'x'?`, or nothing where nothing is near."""
+    near = get_close_matches(word[:80], known, n=1, cutoff=0.6)
+    return f": did you mean '{near[0]}'?" if near else ""

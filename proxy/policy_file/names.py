@@ -1,0 +1,166 @@
+"""The words that policy files give meaning to: names, methods, arguments, placeholders.
+
+Every function takes a text and returns it in its one form, or raises ValueError with a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.core.policy import DEFAULT_NAME
+from proxy.policy_file.mistakes import suggestion
+from proxy.policy_file.values import header_name, host_and_port, pattern
+from proxy.quantities import quoted
+
+# Served by the proxy itself.
+RESERVED_UPSTREAMS = frozenset({"metrics", "healthz", "readyz"})
+
+# Methods of the registry that APIs use. Others are taken as they are, unless they look like a slip.
+KNOWN_METHODS = (
+    "GET",
+    "HEAD",
+    "OPTIONS",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "QUERY",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "PURGE",
+    "LINK",
+    "UNLINK",
+)
+
+# They change when a crashed agent comes back, so they can never tell one call from another.
+NEVER_KEYED = frozenset(
+    {
+        "traceparent",
+        "tracestate",
+        "x-request-id",
+        "x-amz-date",
+        "user-agent",
+        "mcp-session-id",
+        "date",
+        "accept-encoding",
+    }
+)
+NEVER_KEYED_PREFIXES = ("x-stainless-", "amz-sdk-")
+CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"})
+
+_METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
+_ARGUMENT_PART = re.compile(r"[^.\[\]*\s\x00-\x1f]+(\[\])*|(\[\])+")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PROBE_WORDS = ("upstream_key", "sent_at")
+
+_upstream = pattern(
+    r"[a-z][a-z0-9-]*", "an upstream's name: lower-case letters, digits and -, a letter first", 63
+)
+_rule = pattern(r"[A-Za-z][A-Za-z0-9_.-]*", "a rule's name: letters, digits, _, . and -, a letter first")
+variable = pattern(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable", 128)
+
+
+def upstream(given: str) -> str:
+    if given in RESERVED_UPSTREAMS:
+        raise ValueError(f"{quoted(given)} is one of semel's own addresses: name the upstream otherwise")
+    return _upstream(given)
+
+
+def rule(given: str) -> str:
+    if given == DEFAULT_NAME:
+        raise ValueError(
+            f"{quoted(given)} is what calls without a rule are counted under: name the rule otherwise"
+        )
+    return _rule(given)
+
+
+def method(given: str) -> str:
+    if given.upper() in KNOWN_METHODS and given not in KNOWN_METHODS:
+        raise ValueError(f"{quoted(given)} is not a method: did you mean '{given.upper()}'?")
+    if given in ("*", "any", "ANY", "all", "ALL"):
+        raise ValueError(f"{quoted(given)} is not a method: leave 'method' out to match any")
+    if given in ("CONNECT", "TRACE"):
+        raise ValueError(f"{given} never reaches an upstream")
+    if given not in KNOWN_METHODS:
+        near = suggestion(given.upper(), KNOWN_METHODS)
+        if near or not _METHOD.fullmatch(given):
+            raise ValueError(f"{quoted(given)} is not a method{near or ': write it in capitals, as POST'}")
+    return given
+
+
+def argument(given: str) -> str:
+    """`path.id`, `query.page`, `body.customer.id`, `items[].id`, `email`."""
+    if "*" in given:
+        raise ValueError(
+            f"{quoted(given)}: there are no wildcards here, name the field or the one that holds it"
+        )
+    if re.search(r"\[[^\]]+\]", given):
+        raise ValueError(f"{quoted(given)}: arrays are walked whole, write [] without an index")
+    if not all(_ARGUMENT_PART.fullmatch(part) for part in given.split(".")):
+        raise ValueError(
+            f"{quoted(given)} is not an argument: write email, items[].id, path.id, query.page, body.user.id"
+        )
+    if given in ("path", "query", "body"):
+        raise ValueError(f"{quoted(given)} alone names no argument: write {given}.NAME")
+    return given
+
+
+def body_field(given: str) -> str:
+    name = argument(given)
+    if "[]" in name or name.split(".")[0] in ("path", "query"):
+        raise ValueError(f"{quoted(given)} is not one field of the body")
+    return name.removeprefix("body.")
+
+
+def keyed_header(given: str) -> str:
+    name = header_name(given)
+    if name in NEVER_KEYED or name.startswith(NEVER_KEYED_PREFIXES):
+        raise ValueError(
+            f"{quoted(given)} changes when an agent tries again: it cannot be part of a call's name"
+        )
+    if name in CREDENTIAL_HEADERS:
+        raise ValueError(f"{quoted(given)} carries credentials: write 'credential: include' instead")
+    if name == "idempotency-key":
+        raise ValueError(f"{quoted(given)} has its own setting: 'client_key'")
+    return name
+
+
+def host(given: str) -> str:
+    """`host[:port]`, `*.host[:port]`, in lower case."""
+    name, port = host_and_port(given.removeprefix("*."), 0)
+    wildcard = "*." if given.startswith("*.") else ""
+    bracketed = f"[{name}]" if ":" in name else name
+    return f"{wildcard}{bracketed}:{port}" if port else f"{wildcard}{bracketed}"
+
+
+def probe_method(given: str) -> str:
+    if given not in ("GET", "HEAD"):
+        raise ValueError(f"{quoted(given)}: a probe changes nothing, it is a GET or a HEAD")
+    return given
+
+
+def probe_target(given: str) -> str:
+    if not re.fullmatch(r"/[\x21-\x7e]*", given) or "#" in given:
+        raise ValueError(
+            f"{quoted(given)} is not a path with an optional query, as /v1/messages?ref={{body.ref}}"
+        )
+    placeholders = _PLACEHOLDER.findall(given)
+    if not placeholders:
+        raise ValueError("a probe must ask for one call: use a placeholder, as {body.ref} or {upstream_key}")
+    if re.search(r"[{}]", _PLACEHOLDER.sub("", given)):
+        raise ValueError(f"{quoted(given)} has a brace without its partner")
+    for name in placeholders:
+        if name not in _PROBE_WORDS:
+            argument(name)
+    return given
+
+
+def placeholders_of(target: str) -> frozenset[str]:
+    return frozenset(_PLACEHOLDER.findall(target))

@@ -1,0 +1,196 @@
+"""The tables of the embedded store, and how an older database becomes a present one.
+
+`PRAGMA user_version` names the version. A migration, once released, is never edited: a new one is added.
+Each runs in one transaction, so a crash leaves the old version or the new one and nothing between. A
+database from a newer semel is refused before anything in its directory is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import apsw
+
+from proxy.errors import ConfigurationError
+
+_VERSION_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('secret', randomblob(32));
+
+-- One row per call: intent and answer together. A rowid table, so that the unique index stays small
+-- however large the rows are. Large columns come last.
+CREATE TABLE calls (
+  id INTEGER PRIMARY KEY,
+  key BLOB NOT NULL UNIQUE CHECK (length(key) = 16),
+  fingerprint BLOB NOT NULL,
+  named_by BLOB NOT NULL,
+  tenant TEXT NOT NULL,
+  run TEXT NOT NULL,
+  attempt TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  occurrence INTEGER NOT NULL,
+  upstream TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  safe INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  sent_at REAL,
+  settled_at REAL,
+  expires_at REAL,
+  sends INTEGER NOT NULL,
+  unresolved INTEGER NOT NULL,
+  request_blob TEXT NOT NULL,
+  answer_status INTEGER,
+  answer_size INTEGER,
+  answer_recorded_at REAL,
+  answer_place TEXT,
+  answer_blob TEXT,
+  answer_why_nowhere TEXT,
+  doubt_since REAL,
+  doubt_reason TEXT,
+  doubt_status INTEGER,
+  doubt_excerpt TEXT,
+  record_version INTEGER NOT NULL,
+  request BLOB NOT NULL,
+  answer_head BLOB,
+  answer_body BLOB
+) STRICT;
+
+-- A row is in at most one of these; `done`, where nearly all rows end, is in none.
+CREATE INDEX calls_pending ON calls (owner) WHERE state = 'pending';
+CREATE INDEX calls_in_doubt ON calls (doubt_since) WHERE state = 'in_doubt';
+CREATE INDEX calls_aside ON calls (state) WHERE state IN ('released', 'awaiting_approval', 'denied');
+
+-- n counts the lines of one call, changes and evidence alike.
+CREATE TABLE events (
+  key BLOB NOT NULL,
+  n INTEGER NOT NULL,
+  at REAL NOT NULL,
+  actor TEXT NOT NULL,
+  event TEXT NOT NULL,
+  from_state TEXT,
+  to_state TEXT,
+  why TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  PRIMARY KEY (key, n)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER events_never_change BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'history is never rewritten'); END;
+-- A call that is collected takes its history along; nothing else removes a line.
+CREATE TRIGGER events_stay_with_their_call BEFORE DELETE ON events
+WHEN EXISTS (SELECT 1 FROM calls WHERE key = OLD.key)
+BEGIN SELECT RAISE(ABORT, 'history is never deleted while its call is there'); END;
+"""
+
+_VERSION_2 = """
+-- How often a call was replayed. Apart from the row: rewriting a large row for a counter is waste.
+CREATE TABLE marks (key BLOB PRIMARY KEY, replays INTEGER NOT NULL, last_at REAL NOT NULL) STRICT, WITHOUT ROWID;
+
+-- How many calls are in each state. Kept by triggers in the transaction of the change, so no writer, old
+-- or new, can make them differ from the rows.
+CREATE TABLE counts (state TEXT PRIMARY KEY, n INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO counts VALUES ('pending', 0), ('in_doubt', 0), ('done', 0), ('released', 0),
+  ('awaiting_approval', 0), ('denied', 0);
+INSERT INTO counts SELECT state, count(*) FROM calls WHERE true GROUP BY state
+  ON CONFLICT (state) DO UPDATE SET n = excluded.n;
+CREATE TRIGGER count_new AFTER INSERT ON calls
+BEGIN UPDATE counts SET n = n + 1 WHERE state = NEW.state; END;
+CREATE TRIGGER count_moved AFTER UPDATE OF state ON calls WHEN NEW.state <> OLD.state
+BEGIN
+  UPDATE counts SET n = n - 1 WHERE state = OLD.state;
+  UPDATE counts SET n = n + 1 WHERE state = NEW.state;
+END;
+CREATE TRIGGER count_gone AFTER DELETE ON calls
+BEGIN UPDATE counts SET n = n - 1 WHERE state = OLD.state; END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+KNOWN_VERSION = len(MIGRATIONS)
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring the database to KNOWN_VERSION, one version per transaction. Safe when two processes try at once:
+    the version is read again under the write lock."""
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _version(connection)
+            if version < KNOWN_VERSION:
+                connection.execute(MIGRATIONS[version])
+                connection.pragma("user_version", version + 1)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        if version >= KNOWN_VERSION:
+            return
+
+
+def _version(connection: apsw.Connection) -> int:
+    version = connection.pragma("user_version")
+    assert isinstance(version, int)
+    return version
+
+
+def refuse_newer(database: Path) -> None:
+    """Raise ConfigurationError if a newer semel wrote this database. Reads two files and opens nothing:
+    SQLite would leave a -wal and a -shm behind by merely looking."""
+    version = _peek_version(database)
+    if version > KNOWN_VERSION:
+        raise ConfigurationError(
+            f"{database} has version {version}, and this semel knows versions up to {KNOWN_VERSION}. "
+            "Nothing was changed. Use the newer semel that wrote it, or another --state-dir."
+        )
+
+
+# The file format, https://www.sqlite.org/fileformat2.html: user_version stands at byte 60 of page 1; the
+# write-ahead log is a 32-byte header and then frames of a 24-byte header and one page each.
+_USER_VERSION = struct.Struct(">60xI")
+_WAL_HEADER = struct.Struct(">8xI4x8s8x")  # page size, salts
+_FRAME_HEADER = struct.Struct(">II8s8x")  # page number, size after commit (0: not a commit), salts
+
+
+def _peek_version(database: Path) -> int:
+    try:
+        with database.open("rb") as file:
+            header = file.read(_USER_VERSION.size)
+    except FileNotFoundError:
+        return 0
+    version = _USER_VERSION.unpack(header)[0] if len(header) == _USER_VERSION.size else 0
+    logged = _peek_log(database.with_name(database.name + "-wal"))
+    return version if logged is None else logged
+
+
+def _peek_log(log: Path) -> int | None:
+    """The user_version of the last committed first page in the write-ahead log, if it holds one."""
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        header = os.pread(fd, _WAL_HEADER.size, 0)
+        if len(header) < _WAL_HEADER.size:
+            return None
+        page_size, salts = _WAL_HEADER.unpack(header)
+        committed = waiting = None
+        offset = _WAL_HEADER.size
+        while len(frame := os.pread(fd, _FRAME_HEADER.size, offset)) == _FRAME_HEADER.size:
+            page, commit, frame_salts = _FRAME_HEADER.unpack(frame)
+            if frame_salts != salts:
+                break  # what an earlier round of the log left behind
+            if page == 1:
+                start = os.pread(fd, _USER_VERSION.size, offset + _FRAME_HEADER.size)
+                waiting = _USER_VERSION.unpack(start)[0] if len(start) == _USER_VERSION.size else waiting
+            if commit:
+                committed = waiting
+            offset += _FRAME_HEADER.size + page_size
+        return committed
+    finally:
+        os.close(fd)

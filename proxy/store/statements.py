@@ -1,0 +1,150 @@
+"""Every statement on the ledger, named, each run against an open connection by the writer or the reader.
+
+The texts are constant, so that SQLite's prepared form is found again. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from proxy.core.intent import Call, Entry, State
+from proxy.store.base import Swap
+from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, Row, row_to_call, row_to_entry
+
+_COLUMNS = ", ".join(CALL_COLUMNS)
+_HOLES = ", ".join(f"?{n}" for n in range(1, len(CALL_COLUMNS) + 1))
+_ASSIGNMENTS = ", ".join(f"{name} = ?{n}" for n, name in enumerate(CALL_COLUMNS, 1) if name != "key")
+
+GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
+INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
+# The guard: one more parameter, the version that the caller saw.
+UPDATE = f"UPDATE calls SET {_ASSIGNMENTS} WHERE key = ?1 AND version = ?{len(CALL_COLUMNS) + 1}"  # noqa: S608
+# The next number is found inside the one write transaction, so lines cannot collide.
+APPEND = (
+    f"INSERT INTO events (key, n, {', '.join(ENTRY_COLUMNS)}) "  # noqa: S608
+    "SELECT ?1, coalesce(max(n), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM events WHERE key = ?1"
+)
+HISTORY = f"SELECT {', '.join(ENTRY_COLUMNS)} FROM events WHERE key = ? ORDER BY n"  # noqa: S608
+VERSION = "SELECT version FROM calls WHERE key = ?"
+# All watched rows in one step; only those that differ come back. The list is [[hex key, version], …].
+DIFFERING = (
+    "SELECT watched.value ->> 0, watched.value ->> 1 FROM json_each(?) AS watched "
+    "LEFT JOIN calls ON calls.key = unhex(watched.value ->> 0) "
+    "WHERE coalesce(calls.version, 0) <> watched.value ->> 1"
+)
+# The states stand in the text and not in a parameter: only so does SQLite see that a partial index fits.
+# `id` is the order in which calls were first seen.
+IN_STATE = {
+    State.PENDING: f"SELECT {_COLUMNS} FROM calls WHERE state = 'pending' ORDER BY id LIMIT ?",  # noqa: S608
+    State.IN_DOUBT: f"SELECT {_COLUMNS} FROM calls WHERE state = 'in_doubt' "  # noqa: S608
+    "ORDER BY doubt_since, id LIMIT ?",
+    State.DONE: f"SELECT {_COLUMNS} FROM calls WHERE state = 'done' ORDER BY id LIMIT ?",  # noqa: S608
+    **{
+        state: f"SELECT {_COLUMNS} FROM calls INDEXED BY calls_aside WHERE state = '{state.value}' "  # noqa: S608
+        "ORDER BY id LIMIT ?"
+        for state in (State.RELEASED, State.AWAITING_APPROVAL, State.DENIED)
+    },
+}
+PENDING_OWNERS = "SELECT DISTINCT owner FROM calls WHERE state = 'pending'"
+PENDING_OF = f"SELECT {_COLUMNS} FROM calls WHERE state = 'pending' AND owner = ? ORDER BY id"  # noqa: S608
+COUNTS = "SELECT state, n FROM counts"
+OLDEST_DOUBT = "SELECT min(doubt_since) FROM calls WHERE state = 'in_doubt'"
+MARK = (
+    "INSERT INTO marks (key, replays, last_at) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE "
+    "SET replays = replays + excluded.replays, last_at = max(last_at, excluded.last_at)"
+)
+REPLAYS = "SELECT replays FROM marks WHERE key = ?"
+SECRET = "SELECT value FROM meta WHERE name = 'secret'"
+TOUCH = "INSERT INTO meta VALUES ('ping', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the database says for the census."""
+
+    by_state: dict[State, int]
+    oldest_doubt_at: float | None
+    database_bytes: int
+
+
+def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+    """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
+    if expected == 0:
+        connection.execute(INSERT, row)
+    else:
+        connection.execute(UPDATE, (*row, expected))
+    if connection.changes() == 0:
+        return Swap(False, get(connection, row[0]))
+    connection.execute(APPEND, (row[0], *entry))
+    return Swap(True)
+
+
+def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:
+    connection.execute(APPEND, (key, *entry))
+
+
+def mark(connection: apsw.Connection, marks: Iterable[tuple[bytes, int, float]]) -> None:
+    connection.executemany(MARK, marks)
+
+
+def touch(connection: apsw.Connection, stamp: bytes) -> None:
+    """A write that reaches the disk, for readiness: an empty transaction would not notice a full disk."""
+    connection.execute(TOUCH, (stamp,))
+
+
+def get(connection: apsw.Connection, key: bytes) -> Call | None:
+    for row in connection.execute(GET, (key,)):
+        return row_to_call(row)
+    return None
+
+
+def version(connection: apsw.Connection, key: bytes) -> int:
+    return _one(connection, VERSION, (key,)) or 0
+
+
+def history(connection: apsw.Connection, key: bytes) -> list[Entry]:
+    return [row_to_entry(row) for row in connection.execute(HISTORY, (key,))]
+
+
+def replays(connection: apsw.Connection, key: bytes) -> int:
+    return _one(connection, REPLAYS, (key,)) or 0
+
+
+def in_state(connection: apsw.Connection, state: State, limit: int) -> list[Call]:
+    return [row_to_call(row) for row in connection.execute(IN_STATE[state], (limit,))]
+
+
+def pending_owners(connection: apsw.Connection) -> list[str]:
+    return [owner for (owner,) in connection.execute(PENDING_OWNERS)]
+
+
+def pending_of(connection: apsw.Connection, owner: str) -> list[Call]:
+    return [row_to_call(row) for row in connection.execute(PENDING_OF, (owner,))]
+
+
+def differing(connection: apsw.Connection, watched: str) -> list[tuple[bytes, int]]:
+    return [(bytes.fromhex(key), seen) for key, seen in connection.execute(DIFFERING, (watched,))]
+
+
+def figures(connection: apsw.Connection) -> Figures:
+    return Figures(
+        by_state={State(state): n for state, n in connection.execute(COUNTS)},
+        oldest_doubt_at=_one(connection, OLDEST_DOUBT, ()),
+        database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
+    )
+
+
+def secret(connection: apsw.Connection) -> bytes:
+    value = _one(connection, SECRET, ())
+    assert isinstance(value, bytes)
+    return value
+
+
+def _one(connection: apsw.Connection, text: str, bindings: tuple[Any, ...]) -> Any:  # noqa: ANN401 (SQL value)
+    for (value,) in connection.execute(text, bindings):
+        return value
+    return None

@@ -1,0 +1,228 @@
+"""An answer while it arrives: one writer, any number of readers, each from the first byte.
+
+Parts are handed on as they come; the end is held back until the answer is durable (`seal`). Nothing is
+spliced: once a reader has seen a byte, a break can only end in an aborted connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from enum import Enum, auto
+from pathlib import Path
+
+from proxy import faults
+from proxy.core.encoding import codings
+from proxy.core.sse import EventStream
+from proxy.faults import Point
+from proxy.spool import CHUNK, Spool
+from proxy.upstream.base import Headers
+
+# How far the upstream may run ahead of the slowest reader once an answer is no longer kept.
+WINDOW = 1024 * 1024
+
+
+class Phase(Enum):
+    OPEN = auto()  # parts may still come
+    COMPLETE = auto()  # all parts are here, not yet durable: the end is held back
+    SEALED = auto()  # durable: readers may see the end
+    REFUSED = auto()  # readers get semel's own word, or are cut off if they have seen a part
+
+
+class CutOff(Exception):
+    """A part was handed on and the rest will not come: abort the caller's connection."""
+
+
+def content_length(headers: Headers) -> int | None:
+    for name, value in headers:
+        if name.lower() == b"content-length":
+            return int(value)
+    return None
+
+
+class Capture:
+    """`limit`: how many bytes are kept. Beyond it parts only pass through, as fast as readers take them;
+    with 0 nothing is kept at all (calls that are not recorded)."""
+
+    def __init__(
+        self, *, limit: int, memory: int, directory: Path | None = None, hold_end: bool = True
+    ) -> None:
+        self._limit = limit
+        self._memory = memory
+        self._directory = directory
+        self._hold_end = hold_end
+        self._withholds = withholds
+        self._waiters: list[asyncio.Future[None]] = []
+        self.readers: list[Reader] = []
+        self.withheld = False  # the status alone says that the caller may not get this answer
+        self.handed_on = False
+        self.refusal: Exception | None = None
+        self.phase = Phase.OPEN
+        self._reset()
+
+    def _reset(self) -> None:
+        self.status = 0
+        self.headers: Headers = ()
+        self.received = 0
+        self.overflowed = self._limit == 0
+        self._spool = Spool(self._memory, self._directory)
+        self._tail: deque[bytes] = deque()  # after the overflow: parts that some reader has not taken yet
+        self._tail_start = 0
+        self._length: int | None = None
+        self._events: EventStream | None = None
+        self.visible = 0
+
+    # ---- the writer's side ----
+
+    def head(self, status: int, headers: Headers) -> None:
+        faults.reach(Point.ANSWER_HEAD)
+        self.status, self.headers = status, headers
+        self.withheld = self._withholds(status)
+        self._length = content_length(headers)
+        if self._hold_end and _is_event_stream(headers):
+            self._events = EventStream()
+
+    async def data(self, chunk: bytes) -> None:
+        self.received += len(chunk)
+        if not self.overflowed and self.received > self._limit:
+            self.overflowed = True
+            self._tail_start = self._spool.size
+        if self.overflowed:
+            self._tail.append(chunk)
+        else:
+            self._spool.append(chunk)
+        self.visible = self.visible_now(chunk)
+        self.wake()
+        while self.overflowed and self._trim() > WINDOW:
+            await self.changed()
+
+    def _visible_now(self, chunk: bytes) -> int:
+        if not self._hold_end:
+            return self.received
+        if self._events is not None:
+            return self._events.feed(chunk)
+        if self._length is not None:
+            return min(self.received, self._length - 1)
+        return self.received
+
+    def complete(self) -> None:
+        """All parts are here. Readers who have seen nothing yet may as well wait for the seal."""
+        self.phase = Phase.COMPLETE
+
+    def seal(self) -> None:
+        self.phase = Phase.SEALED
+        self.visible = self.received
+        self.wake()
+
+    def refuse(self, refusal: Exception) -> None:
+        self.phase, self.refusal = Phase.REFUSED, refusal
+        self.wake()
+
+    def restart(self) -> None:
+        """Forget an answer that broke off before anybody saw a part of it."""
+        assert not self.handed_on
+        self._reset()
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in (Phase.SEALED, Phase.REFUSED)
+
+    @property
+    def kept(self) -> Spool | None:
+        """The whole body, unless it was too long to keep."""
+        return None if self.overflowed else self._spool
+
+    # ---- the readers' side ----
+
+    def reader(self) -> Reader:
+        reader = Reader(self)
+        self.readers.append(reader)
+        return reader
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether a new reader has something to see: a part, or how it ended."""
+        return self.is_over or (self.phase is Phase.OPEN and self.visible > 0 and not self.withheld)
+
+    def read(self, offset: int) -> bytes:
+        if offset < self._spool.size:
+            return self._spool.read(offset, min(CHUNK, self.visible - offset))
+        position = self._tail_start
+        for part in self._tail:
+            if offset < position + len(part):
+                return part[offset - position : max(0, self.visible - position)]
+            position += len(part)
+        return b""
+
+    def _trim(self) -> int:
+        """Drop what every reader has taken; how much is left."""
+        slowest = min((reader.offset for reader in self.readers), default=self.received)
+        while self._tail and self._tail_start + len(self._tail[0]) <= slowest:
+            self._tail_start += len(self._tail.popleft())
+        return self.received - self._tail_start if self._tail else 0
+
+    async def changed(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Reader:
+    """One caller's view. `begin`, then `parts`; `close` in any case."""
+
+    __slots__ = ("_capture", "offset")
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self.offset = 0
+
+    async def begin(self) -> None:
+        """Returns when the head may be handed on. Raises the refusal if there is nothing to hand on."""
+        capture = self._capture
+        while not capture.can_begin:
+            await capture.changed()
+        if capture.phase is Phase.REFUSED:
+            assert capture.refusal is not None
+            raise capture.refusal
+        capture.handed_on = True
+
+    def whole(self) -> bytes | None:
+        """The rest at once, where it is sealed and small; saves the loop for the common answer."""
+        capture = self._capture
+        if capture.phase is Phase.SEALED and capture.received <= CHUNK and not capture.overflowed:
+            return capture.read(0) if self.offset == 0 else None
+        return None
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Ends only after the seal. Raises CutOff where the rest will not come."""
+        capture = self._capture
+        while True:
+            if capture.phase is Phase.REFUSED:
+                raise CutOff
+            if self.offset < capture.visible:
+                part = capture.read(self.offset)
+                yield part
+                self.offset += len(part)
+                if capture.overflowed:
+                    capture.wake()
+            elif capture.phase is Phase.SEALED:
+                return
+            else:
+                await capture.changed()
+
+    def close(self) -> None:
+        if self in self._capture.readers:
+            self._capture.readers.remove(self)
+            self._capture.wake()
+
+
+def _is_event_stream(headers: Headers) -> bool:
+    types = [value for name, value in headers if name.lower() == b"content-type"]
+    return any(value.lower().startswith(b"text/event-stream") for value in types) and not codings(headers)

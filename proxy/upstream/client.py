@@ -1,0 +1,241 @@
+"""Sends a request once, or proves that it did not.
+
+There is no retry in here. A request is serialised by us and written by us, so "not sent" means what it says:
+no write was ever called. From the first write on, whatever is not a complete answer is `Lost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from proxy import faults
+from proxy.faults import Point
+from proxy.spool import Spool
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
+from proxy.upstream.connection import Connection
+
+Origin: TypeAlias = tuple[str, str, int]
+
+# Up to here head and body are one write, one segment train, one wake-up at the other side.
+ONE_WRITE = 64 * 1024
+# A pooled connection older than this is closed even if a caller would take it: servers close at 60 s or more.
+KEEP_IDLE = 60.0
+
+# What may go out as a request head. Line breaks inside a value are caught by counting them.
+_HEAD = re.compile(
+    rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++ [^\x00-\x20\x7f]++ HTTP/1\.1\r\n"
+    rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\x00]*+\r\n)*+\r\n"
+)
+
+
+def request_head(out: Outgoing) -> bytes:
+    """The bytes before the body. ValueError for what would not arrive as it is meant."""
+    lines = [b"%b %b HTTP/1.1" % (out.method.encode("ascii"), out.target)]
+    lines += [b"%b: %b" % pair for pair in out.headers]
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    if _HEAD.fullmatch(head) is None or head.count(b"\n") != len(lines) + 1:
+        raise ValueError("the method, the target or a header holds a byte that may not be sent")
+    return head
+
+
+class HttpUpstream:
+    """The client, and its pool of idle connections per origin, the most recently used on top."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        ssl_context: ssl.SSLContext | None = None,
+        max_header_bytes: int = 64 * 1024,
+    ) -> None:
+        self._clock = clock
+        self._ssl_context = ssl_context
+        self._max_header_bytes = max_header_bytes
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._busy: set[Connection] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        """Raises ValueError, before any I/O, for a request that cannot be written as it is."""
+        head = request_head(out)
+        deadline = self._clock() + out.timeouts.total
+        connection = self._take_idle(out)
+        if connection is None:
+            try:
+                connection = await self._connect(out)
+            except (OSError, UnicodeError) as error:
+                return NotSent(_why_no_connection(error, out))
+        self._busy.add(connection)
+        try:
+            return await _exchange(connection, out, head, sink, may_send, deadline)
+        except BaseException:
+            connection.reusable = False
+            raise
+        finally:
+            self._busy.discard(connection)
+            connection.forget()
+            self._put_back(out, connection)
+
+    async def close(self) -> None:
+        """Idle connections are closed, exchanges under way are broken off: drain before you call this."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        leaving = [*self._busy, *(connection for idle in self._idle.values() for connection in idle)]
+        self._closed = True
+        self._idle.clear()
+        for connection in leaving:
+            connection.fail("semel is shutting down")
+        for connection in leaving:
+            await connection.gone()
+
+    # The pool.
+
+    def _take_idle(self, out: Outgoing) -> Connection | None:
+        idle = self._idle.get((out.scheme, out.host, out.port))
+        youngest = self._clock() - min(out.max_idle, KEEP_IDLE)
+        while idle and idle[-1].idle_since > youngest:
+            connection = idle.pop()
+            if connection.quiet():
+                return connection
+            connection.abort()
+        return None
+
+    def _put_back(self, out: Outgoing, connection: Connection) -> None:
+        if not connection.reusable or not connection.open or self._closed:
+            connection.abort()
+            return
+        self._idle.setdefault((out.scheme, out.host, out.port), []).append(connection)
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(KEEP_IDLE, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = self._clock() - KEEP_IDLE
+        kept: dict[Origin, list[Connection]] = {}
+        for origin, idle in self._idle.items():
+            for connection in idle:
+                if connection.open and connection.idle_since > oldest:
+                    kept.setdefault(origin, []).append(connection)
+                else:
+                    connection.abort()
+        self._idle = kept
+        self._sweeper = asyncio.get_running_loop().call_later(KEEP_IDLE, self._sweep) if kept else None
+
+    # A new connection.
+
+    async def _connect(self, out: Outgoing) -> Connection:
+        """DNS, TCP and TLS. Whatever is raised here is raised before a byte of a request was written."""
+        loop = asyncio.get_running_loop()
+        tls = out.scheme == "https"
+        connection = Connection(loop, self._clock, self._max_header_bytes)
+        try:
+            async with asyncio.timeout(min(out.timeouts.connect, out.timeouts.total)):
+                await loop.create_connection(
+                    lambda: connection,
+                    out.host,
+                    out.port,
+                    ssl=self._tls() if tls else None,
+                    server_hostname=out.host if tls else None,
+                )
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._ssl_context is None:
+            self._ssl_context = ssl.create_default_context()
+            self._ssl_context.set_alpn_protocols(["http/1.1"])
+        return self._ssl_context
+
+
+async def _exchange(
+    connection: Connection,
+    out: Outgoing,
+    head: bytes,
+    sink: Sink,
+    may_send: Callable[[], bool],
+    deadline: float,
+) -> Result:
+    """Write, read, hand on: whatever is possible next, until the answer is complete or cannot be."""
+    answer = connection.begin(head_only=out.method == "HEAD", timeouts=out.timeouts, deadline=deadline)
+    first, rest = _split(head, out.body)
+    faults.reach(Point.BEFORE_FIRST_BYTE)
+    if not connection.open:
+        return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
+    if not may_send():
+        return NotSent("this process may no longer send")
+    connection.write(first)
+    headed = sent_all = False
+    while True:
+        if rest is None and not sent_all and not connection.unwritten():
+            sent_all = True
+            faults.reach(Point.REQUEST_SENT)
+        if answer.status and not headed:
+            headed = True
+            sink.head(answer.status, answer.headers)
+        if answer.parts:
+            connection.held = True
+            await sink.data(connection.take())
+            connection.consumed()
+        elif answer.complete or connection.failure:
+            break
+        elif rest is not None and connection.writable and answer.status < 400:
+            # An early refusal (413) stops the upload; an early 2xx only answers while it still reads.
+            if not await _write_next(connection, rest, off_loop=out.body is not None and out.body.on_disk):
+                rest = None
+        else:
+            await connection.changed()
+    if answer.complete:
+        connection.end(sent_all=sent_all)
+        return Answered(answer.status)
+    return Lost(connection.failure, answer.status or None, connection.timed_out)
+
+
+def _split(head: bytes, body: Spool | None) -> tuple[bytes, Iterator[bytes] | None]:
+    """The first write, and what is written piece by piece after it."""
+    if body is None:
+        return head, None
+    if body.on_disk or body.size > ONE_WRITE:
+        return head, body.chunks()
+    return head + body.whole(), None
+
+
+async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop: bool) -> bool:
+    """False when nothing is left. A body that cannot be read any more breaks the exchange off."""
+    try:
+        if off_loop:
+            chunk = await asyncio.get_running_loop().run_in_executor(None, next, rest, b"")
+        else:
+            chunk = next(rest, b"")
+    except OSError as error:
+        connection.fail(f"the request's body could not be read: {error}")
+        return True
+    if chunk and connection.open:
+        connection.write(chunk)
+    return bool(chunk)
+
+
+def _why_no_connection(error: OSError | UnicodeError, out: Outgoing) -> str:
+    """For people: which host, and what is wrong with it."""
+    place = f"{out.host}:{out.port}"
+    match error:
+        case TimeoutError():
+            return f"no connection to {place} within {min(out.timeouts.connect, out.timeouts.total):g} s"
+        case ssl.SSLCertVerificationError():
+            return f"the certificate of {place} was not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"the TLS handshake with {place} failed: {error.reason or error}"
+        case socket.gaierror() | UnicodeError():
+            return f"the name {out.host} could not be resolved: {getattr(error, 'strerror', None) or error}"
+        case ConnectionRefusedError():
+            return f"{place} refused the connection"
+        case _:
+            return f"no connection to {place}: {error.strerror or str(error) or type(error).__name__}"

@@ -1,0 +1,255 @@
+"""An upstream that does exactly what a script says, and remembers every byte that reached it.
+
+A script is a list of steps for one request: bytes are sent, everything else is one of the steps below. When
+the steps are over and the connection is still open, the next request on it gets the next script. Since the
+origin reads whatever arrives, in the background, `started` is the number of requests of which at least one
+byte came: the number that "at most once" is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+import uvloop
+
+T = TypeVar("T")
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+# Self-signed, for the name localhost and no other, valid for a hundred years; it protects nothing.
+CERTIFICATE = Path(__file__).with_name("localhost.pem")
+
+
+def run_on(loop: str, scenario: Coroutine[Any, Any, T], *, within: float = 30.0) -> T:
+    """Run a scenario on the named loop, and fail rather than hang."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(within):
+            return await scenario
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        return runner.run(bounded())
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """Wait until the request's head is here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBody:
+    """Wait until this many bytes of the body are here; None: all of it."""
+
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadByte:
+    """Wait for the first byte of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Leave what comes from now on in the kernel: the sender meets a full window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    event: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Do nothing more until the test is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Send the end, and close."""
+
+
+@dataclass(frozen=True, slots=True)
+class HalfClose:
+    """Send the end, and go on reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """RST instead of FIN."""
+
+
+Step: TypeAlias = bytes | ReadHead | ReadBody | ReadByte | StopReading | Wait | Stall | Close | HalfClose | Reset
+Script: TypeAlias = Sequence[Step]
+READ_ALL: Script = (ReadHead(), ReadBody())
+
+
+def answer(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes]) -> bytes:
+    lines = [b"HTTP/1.1 %d Whatever" % status, *(b"%b: %b" % pair for pair in headers)]
+    return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", b""]) + body
+
+
+OK: Script = (*READ_ALL, answer(200, b"ok"))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request as it came. The last of a connection may be incomplete."""
+
+    connection: int
+    head: bytes
+    body: bytes
+    complete: bool
+
+
+def reset_on_close(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+class _Visitor(asyncio.Protocol):
+    """One connection: collects what comes, runs the scripts."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.received = bytearray()
+        self.closed = False
+        self.news = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.number = len(self.origin.visitors)
+        self.origin.visitors.append(self)
+        self.task = asyncio.get_running_loop().create_task(self._serve())
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        self.news.set()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self.news.set()
+        self.task.cancel()
+
+    def requests(self) -> list[Seen]:
+        found: list[Seen] = []
+        rest = bytes(self.received)
+        while rest:
+            head, blank, after = rest.partition(b"\r\n\r\n")
+            length = _content_length(head) if blank else 0
+            complete = bool(blank) and len(after) >= length
+            found.append(Seen(self.number, head + blank, after[:length], complete))
+            rest = after[length:]
+        return found
+
+    async def _serve(self) -> None:
+        while not self.closed:
+            script = self.origin.next_script(self.number)
+            index = len(self.requests())
+            if not script or isinstance(script[0], ReadHead | ReadBody):
+                await self._until(lambda index=index: len(self.requests()) > index)  # type: ignore[misc]
+            for step in script:
+                await self._do(step, index)
+
+    async def _do(self, step: Step, index: int) -> None:
+        match step:
+            case bytes():
+                self.transport.write(step)
+            case ReadByte():
+                await self._until(lambda: len(self.requests()) > index)
+            case ReadHead():
+                await self._until(lambda: bool(self._request(index) and self._request(index).head.endswith(b"\r\n\r\n")))
+            case ReadBody(count=None):
+                await self._until(lambda: self._request(index).complete)
+            case ReadBody(count=count):
+                await self._until(lambda: len(self._request(index).body) >= count)
+            case StopReading():
+                self.transport.pause_reading()
+            case Wait(event=event):
+                await event.wait()
+            case Stall():
+                await asyncio.get_running_loop().create_future()
+            case HalfClose():
+                self.transport.write_eof()
+            case Close():
+                self.transport.close()
+                await asyncio.get_running_loop().create_future()
+            case Reset():
+                reset_on_close(self.transport.get_extra_info("socket"))
+                self.transport.abort()
+                await asyncio.get_running_loop().create_future()
+
+    def _request(self, index: int) -> Seen:
+        return self.requests()[index]
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.news.clear()
+            await self.news.wait()
+
+
+def _content_length(head: bytes) -> int:
+    found = re.search(rb"(?im)^content-length: *(\d+) *\r?$", head)
+    return int(found[1]) if found else 0
+
+
+class Origin:
+    """`async with Origin(script) as origin`. `scripts` are used up one per request; the last one stays."""
+
+    def __init__(self, *scripts: Script, tls: bool = False) -> None:
+        self._scripts = list(scripts or (OK,))
+        self._tls = tls
+        self.visitors: list[_Visitor] = []
+
+    async def __aenter__(self) -> Self:
+        context = None
+        if self._tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Visitor(self), "127.0.0.1", 0, ssl=context)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for visitor in self.visitors:
+            visitor.task.cancel()
+            visitor.transport.abort()
+        await asyncio.gather(*(visitor.task for visitor in self.visitors), return_exceptions=True)
+        while not all(visitor.closed for visitor in self.visitors):
+            await asyncio.sleep(0)
+
+    def next_script(self, connection: int) -> Script:
+        return self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+
+    @property
+    def connections(self) -> int:
+        return len(self.visitors)
+
+    @property
+    def requests(self) -> list[Seen]:
+        return [seen for visitor in self.visitors for seen in visitor.requests()]
+
+    @property
+    def started(self) -> int:
+        return len(self.requests)
+
+    @property
+    def received(self) -> int:
+        """Bytes, over all connections."""
+        return sum(len(visitor.received) for visitor in self.visitors)

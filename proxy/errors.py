@@ -7,7 +7,7 @@ SemelError
     ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
     ├── InDoubt, InProgress, AwaitingApproval, Diverged, Stale
     ├── AnswerUnavailable, RunExpired
-    └── UpstreamUnreachable, UpstreamTimeout, StoreUnavailable, Overloaded
+    └── UpstreamUnreachable, UpstreamTimeout, StoreUnavailable, Overloaded, InternalError
 """
 
 from __future__ import annotations
@@ -112,3 +112,7 @@ class StoreUnavailable(Refusal):
 
 class Overloaded(Refusal):
     """Too many connections."""
+
+
+class InternalError(Refusal):
+    """A defect in semel; the log says more."""

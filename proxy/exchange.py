@@ -10,7 +10,8 @@ stops a call with effects. No swap result is ignored; what cannot be known ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from proxy.errors import (
 )
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
-from proxy.judge import Judgement, in_doubt, judge, withholds
+from proxy.judge import Judgement, in_doubt, judge, passing_failed, withholds
 from proxy.ledger import Claimed, Intent, Ledger, Produced, RaceLost, Uncertain
 from proxy.observe import Observer, Sent
 from proxy.store.base import Store
@@ -53,6 +54,14 @@ class Ask:
     intent: Intent
     outgoing: Outgoing
     refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """For metrics: both are names from policy files."""
+
+    upstream: str
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +140,7 @@ class Exchange:
         if flight is not None:
             return await self._join(flight, identity, deadline)
         try:
-            row = await self._store.get(identity.key)
+            row = await self._ledger.get(identity.key)
         except StoreUnavailable:
             if ask.intent.safe:
                 return Unrecorded()
@@ -161,15 +170,41 @@ class Exchange:
             withholds=partial(withholds, safe=ask.intent.safe, rule=rule.outcome),
         )
         cancels = ask.intent.safe and rule.on_disconnect is OnDisconnect.CANCEL
-        flight = Flight(ask.intent.identity, capture, cancels=cancels)
+        flight = Flight(capture, cancels=cancels, identity=ask.intent.identity)
         self._flights[ask.intent.identity.key] = flight
-        task = asyncio.get_running_loop().create_task(self._fly(flight, ask, over))
-        flight.task = task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(flight, self._fly(flight, ask, over))
         return flight
 
+    def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
+        flight.on_defect = self._note_defect
+        flight.task = asyncio.get_running_loop().create_task(flying)
+        self._tasks.add(flight.task)
+        flight.task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._note_defect(error)
+
+    def _note_defect(self, error: BaseException) -> None:
+        self._observer.noted("defect", error="".join(traceback.format_exception(error)))
+
+    async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
+        """Without a record: parts go through as they come, and the send ends when its caller leaves."""
+        flight = Flight(Capture(limit=0, hold_end=False), cancels=True)
+        self._start(flight, self._pass_through(flight, outgoing, labels, safe=safe))
+        return await self._board(flight, joined=False)
+
+    async def _pass_through(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> None:
+        result = await self._send(flight, outgoing, labels, safe=safe)
+        if isinstance(result, Answered):
+            flight.capture.seal(stored=False)
+        else:
+            flight.capture.refuse(passing_failed(result, safe=safe))
+
     async def _join(self, flight: Flight, identity: Identity, deadline: float) -> Live:
+        assert flight.identity is not None  # only named flights are in the table
         if flight.identity.named_by != identity.named_by:
             raise _collision()
         if flight.identity.fingerprint != identity.fingerprint:
@@ -240,26 +275,28 @@ class Exchange:
                         await self._ledger.withdraw(call)
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
-                    result = await self._send(flight, ask)
-                    faults.reach(Point.ANSWER_COMPLETE)
                     intent = ask.intent
+                    labels = Labels(intent.upstream, intent.rule.name)
+                    result = await self._send(flight, ask.outgoing, labels, safe=intent.safe)
+                    faults.reach(Point.ANSWER_COMPLETE)
                     judgement = judge(
                         result, capture, rule=intent.rule, safe=intent.safe, call=call, now=self._clock.now()
                     )
                     await self._settle(flight, ask, call, judgement)
         finally:
             # On a defect of ours, or when giving up, the row stays pending: in doubt once this process ends.
-            del self._flights[flight.identity.key]
+            identity = ask.intent.identity
+            del self._flights[identity.key]
             if not capture.is_over:
-                capture.refuse(_in_progress(flight.identity.id))
+                capture.refuse(_in_progress(identity.id))
 
-    async def _send(self, flight: Flight, ask: Ask) -> Result:
+    async def _send(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
         began = self._clock.monotonic()
-        capture, safe = flight.capture, ask.intent.safe
+        capture = flight.capture
 
         def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
-            return self._upstream.send(ask.outgoing, capture, may_send)
+            return self._upstream.send(outgoing, capture, may_send)
 
         result = await flight.interruptible(send, self._store.owns)
         harmless = isinstance(result, NotSent) or (
@@ -274,8 +311,8 @@ class Exchange:
             capture.complete()
         self._observer.sent(
             Sent(
-                upstream=ask.intent.upstream,
-                rule=ask.intent.rule.name,
+                upstream=labels.upstream,
+                rule=labels.rule,
                 code=_code(result),
                 seconds=self._clock.monotonic() - began,
             )
@@ -301,7 +338,7 @@ class Exchange:
         elif judgement.refusal is not None:
             capture.refuse(judgement.refusal)
         else:
-            capture.seal()
+            capture.seal(stored=judgement.keeps_answer)
 
     # ---- leaving ----
 

@@ -19,13 +19,16 @@ class Unrecordable(Exception):
 
 
 class Flight:
-    def __init__(self, identity: Identity, capture: Capture, *, cancels: bool) -> None:
+    """`cancels`: stop when the last caller has left. `identity` is None for what is only passed through."""
+
+    def __init__(self, capture: Capture, *, cancels: bool, identity: Identity | None = None) -> None:
         self.identity = identity
         self.capture = capture
         self.callers = 0
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
-        self._cancels = cancels  # stop when the last caller has left
+        self.on_defect: Callable[[BaseException], None] | None = None
+        self._cancels = cancels
         self._sending = False
         self._may_be_out = False  # a byte of the request may have left
 
@@ -68,5 +71,11 @@ class Flight:
                 self.task.uncancel()
             why = "semel stopped waiting for the answer"
             return Lost(why) if self._may_be_out else NotSent("stopped before anything was sent")
+        except Exception as error:
+            # A defect of ours in the middle of a send: say what is known, never leave the row behind.
+            if self.on_defect is not None:
+                self.on_defect(error)
+            reason = f"semel failed ({type(error).__name__})"
+            return Lost(reason) if self._may_be_out else NotSent(reason)
         finally:
             self._sending = False

@@ -7,6 +7,7 @@ answer, semel's word in its place.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import assert_never
 
 from proxy.core.decide import VERDICT_EVENTS, Settlement
@@ -15,7 +16,7 @@ from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import OutcomeRule, Rule
 from proxy.errors import InDoubt, Refusal, UpstreamTimeout, UpstreamUnreachable
-from proxy.stream import Capture
+from proxy.stream import Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
 # How much of an upstream's words goes into a doubt's record and problem.
@@ -57,8 +58,7 @@ def _answered(status: int, capture: Capture, *, rule: Rule, safe: bool, call: Ca
 
 
 def _safe_lost(reason: str, *, timed_out: bool, rule: Rule, call: Call) -> Judgement:
-    kind = UpstreamTimeout if timed_out else UpstreamUnreachable
-    refusal = kind(f"No complete answer: {reason}. The call is safe to repeat: call again.", call=call.id)
+    refusal = _safe_failure(reason, timed_out=timed_out, call=call.id)
     return Judgement(Settlement(event=Event.INCONCLUSIVE, why=reason, ttl=rule.ttl), refusal=refusal)
 
 
@@ -75,7 +75,7 @@ def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now
 
 
 def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
-    members: dict[str, object] = {"call": call.id, "tool": call.tool, "since": doubt.since}
+    members: dict[str, object] = {"call": call.id, "tool": call.tool, "since": _utc(doubt.since)}
     if doubt.upstream_status is not None:
         members["upstream_status"] = doubt.upstream_status
     if doubt.excerpt:
@@ -85,6 +85,24 @@ def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
         "find out at the upstream, then settle it.",
         **members,
     )
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:
+    """What the caller of an unrecorded call gets: what it would see without semel, in better words."""
+    if isinstance(result, NotSent):
+        return UpstreamUnreachable(f"Nothing was sent: {result.reason}. Call again.")
+    if not safe:  # it may have taken effect and nothing is known of it: a broken connection says just that
+        return CutOff(result.reason)
+    return _safe_failure(result.reason, timed_out=result.timed_out)
+
+
+def _safe_failure(reason: str, *, timed_out: bool, **members: object) -> Refusal:
+    kind = UpstreamTimeout if timed_out else UpstreamUnreachable
+    return kind(f"No complete answer: {reason}. The call is safe to repeat: call again.", **members)
 
 
 def withholds(status: int, *, safe: bool, rule: OutcomeRule) -> bool:

@@ -18,7 +18,7 @@ from proxy.core.policy import Mode, Rule
 from proxy.errors import StoreUnavailable
 from proxy.observe import Observer
 from proxy.spool import Spool
-from proxy.store.base import BlobLost, BlobRef, Store
+from proxy.store.base import BlobLost, BlobRef, Store, Swap
 from proxy.store.codec import Codec, DamagedRecord, StoredRequest
 from proxy.stream import Capture
 from proxy.upstream.base import Headers
@@ -88,6 +88,18 @@ class Ledger:
     def _actor(self) -> str:
         return f"proxy:{self._store.owner}"
 
+    async def get(self, key: bytes) -> Call | None:
+        began = self._clock.monotonic()
+        call = await self._store.get(key)
+        self._observer.store_took("get", self._clock.monotonic() - began)
+        return call
+
+    async def _swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+        began = self._clock.monotonic()
+        swap = await self._store.swap(call, entry, expected=expected)
+        self._observer.store_took("swap", self._clock.monotonic() - began)
+        return swap
+
     # ---- before the send ----
 
     async def claim(self, intent: Intent, over: Call | None) -> ClaimResult:
@@ -95,7 +107,7 @@ class Ledger:
         try:
             fresh = await self._fresh(intent)
             call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
-            swap = await self._store.swap(call, entry, expected=expected)
+            swap = await self._swap(call, entry, expected=expected)
         except StoreUnavailable as error:
             return Uncertain(call, error)
         return Claimed(call) if swap.won else RaceLost()
@@ -136,7 +148,7 @@ class Ledger:
         settlement = core.Settlement(event=Event.NOT_SENT, why="the store failed while the claim was written")
 
         async def attempt() -> None:
-            present = await self._store.get(call.key)
+            present = await self.get(call.key)
             if present is not None and present.fence == call.fence and present.owner == call.owner:
                 await self._move(present, settlement)
 
@@ -168,7 +180,7 @@ class Ledger:
         expected_by_us = call
         while True:
             settled, entry = core.settle(expected_by_us, settlement, actor=self._actor, now=self._clock.now())
-            swap = await self._store.swap(settled, entry, expected=expected_by_us.version)
+            swap = await self._swap(settled, entry, expected=expected_by_us.version)
             if swap.won:
                 return settled
             present = swap.present
@@ -196,7 +208,9 @@ class Ledger:
     async def _place(self, call: Call, capture: Capture, rule: Rule) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
         kept, size, now = capture.kept, capture.received, self._clock.now()
-        head = self._codec.seal_head(capture.headers)
+        # Outside runs an answer may be given to somebody who did not ask first: no session of another's.
+        headers = tuple(pair for pair in capture.headers if pair[0].lower() != b"set-cookie")
+        head = self._codec.seal_head(headers)
         if kept is None:
             why = f"its answer of {size} bytes was too long to keep"
             return Answer(
@@ -213,7 +227,7 @@ class Ledger:
                 return Answer(
                     status=capture.status, size=size, recorded_at=now, place=Place.NOWHERE, why_nowhere=why
                 )
-            value = self._codec.seal_cached(capture.status, capture.headers, kept.whole())
+            value = self._codec.seal_cached(capture.status, headers, kept.whole())
             await self._store.cache_put(call.key, value, rule.ttl)
             return Answer(status=capture.status, size=size, recorded_at=now, place=Place.CACHE)
         if size > self._inline_body:
@@ -260,7 +274,7 @@ class Ledger:
 
     async def _move(self, call: Call, settlement: core.Settlement, actor: str | None = None) -> Call | None:
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())
-        swap = await self._store.swap(settled, entry, expected=call.version)
+        swap = await self._swap(settled, entry, expected=call.version)
         return settled if swap.won else None
 
     async def _until_done(

@@ -46,7 +46,13 @@ class Capture:
     with 0 nothing is kept at all (calls that are not recorded)."""
 
     def __init__(
-        self, *, limit: int, memory: int, directory: Path | None = None, hold_end: bool = True
+        self,
+        *,
+        limit: int,
+        memory: int = 1024 * 1024,
+        directory: Path | None = None,
+        hold_end: bool = True,
+        withholds: Callable[[int], bool] = lambda status: False,
     ) -> None:
         self._limit = limit
         self._memory = memory
@@ -57,6 +63,7 @@ class Capture:
         self.readers: list[Reader] = []
         self.withheld = False  # the status alone says that the caller may not get this answer
         self.handed_on = False
+        self.stored: bool | None = None  # whether the answer was kept; None while that is open
         self.refusal: Exception | None = None
         self.phase = Phase.OPEN
         self._reset()
@@ -92,7 +99,7 @@ class Capture:
             self._tail.append(chunk)
         else:
             self._spool.append(chunk)
-        self.visible = self.visible_now(chunk)
+        self.visible = self._visible_now(chunk)
         self.wake()
         while self.overflowed and self._trim() > WINDOW:
             await self.changed()
@@ -110,8 +117,8 @@ class Capture:
         """All parts are here. Readers who have seen nothing yet may as well wait for the seal."""
         self.phase = Phase.COMPLETE
 
-    def seal(self) -> None:
-        self.phase = Phase.SEALED
+    def seal(self, *, stored: bool) -> None:
+        self.phase, self.stored = Phase.SEALED, stored
         self.visible = self.received
         self.wake()
 

@@ -9,6 +9,7 @@ byte came: the number that "at most once" is about.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import ssl
@@ -85,11 +86,28 @@ class HalfClose:
 
 
 @dataclass(frozen=True, slots=True)
+class EndBelowTls:
+    """End the TCP stream without TLS saying so, as somebody on the way could."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """RST instead of FIN."""
 
 
-Step: TypeAlias = bytes | ReadHead | ReadBody | ReadByte | StopReading | Wait | Stall | Close | HalfClose | Reset
+Step: TypeAlias = (
+    bytes
+    | ReadHead
+    | ReadBody
+    | ReadByte
+    | StopReading
+    | Wait
+    | Stall
+    | Close
+    | HalfClose
+    | EndBelowTls
+    | Reset
+)
 Script: TypeAlias = Sequence[Step]
 READ_ALL: Script = (ReadHead(), ReadBody())
 
@@ -102,14 +120,40 @@ def answer(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes]) 
 OK: Script = (*READ_ALL, answer(200, b"ok"))
 
 
-@dataclass(frozen=True, slots=True)
 class Seen:
-    """One request as it came. The last of a connection may be incomplete."""
+    """One request as it came, growing while it comes."""
 
-    connection: int
-    head: bytes
-    body: bytes
-    complete: bool
+    def __init__(self, connection: int) -> None:
+        self.connection = connection
+        self.head = bytearray()
+        self.body = bytearray()
+        self.length: int | None = None  # known with the whole head
+
+    @property
+    def complete(self) -> bool:
+        return self.length == len(self.body)
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        lines = bytes(self.head).removesuffix(b"\r\n\r\n").split(b"\r\n")[1:]
+        return [
+            (name, value.removeprefix(b" ")) for name, _, value in (line.partition(b":") for line in lines)
+        ]
+
+    def take(self, data: bytes) -> bytes:
+        """Keep what belongs to this request; the rest belongs to the next."""
+        if self.length is None:
+            self.head += data
+            end = self.head.find(b"\r\n\r\n")
+            if end < 0:
+                return b""
+            data = bytes(self.head[end + 4 :])
+            del self.head[end + 4 :]
+            found = re.search(rb"(?im)^content-length: *(\d+) *\r$", self.head)
+            self.length = int(found[1]) if found else 0
+        room = self.length - len(self.body)
+        self.body += data[:room]
+        return data[room:]
 
 
 def reset_on_close(sock: socket.socket) -> None:
@@ -121,8 +165,9 @@ class _Visitor(asyncio.Protocol):
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self.received = bytearray()
-        self.closed = False
+        self.received = 0
+        self.requests: list[Seen] = []
+        self.gone = asyncio.Event()
         self.news = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -132,77 +177,68 @@ class _Visitor(asyncio.Protocol):
         self.task = asyncio.get_running_loop().create_task(self._serve())
 
     def data_received(self, data: bytes) -> None:
-        self.received += data
+        self.received += len(data)
+        while data:
+            if not self.requests or self.requests[-1].complete:
+                self.requests.append(Seen(self.number))
+            data = self.requests[-1].take(data)
         self.news.set()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed = True
-        self.news.set()
+        self.gone.set()
         self.task.cancel()
 
-    def requests(self) -> list[Seen]:
-        found: list[Seen] = []
-        rest = bytes(self.received)
-        while rest:
-            head, blank, after = rest.partition(b"\r\n\r\n")
-            length = _content_length(head) if blank else 0
-            complete = bool(blank) and len(after) >= length
-            found.append(Seen(self.number, head + blank, after[:length], complete))
-            rest = after[length:]
-        return found
-
     async def _serve(self) -> None:
-        while not self.closed:
-            script = self.origin.next_script(self.number)
-            index = len(self.requests())
-            if not script or isinstance(script[0], ReadHead | ReadBody):
-                await self._until(lambda index=index: len(self.requests()) > index)  # type: ignore[misc]
-            for step in script:
+        index = 0
+        while not self.gone.is_set():
+            if self.origin.waits_for_a_request():
+                await self._until(lambda: len(self.requests) > index)  # noqa: B023 (awaited at once)
+            for step in self.origin.next_script():
                 await self._do(step, index)
+            index += 1
 
     async def _do(self, step: Step, index: int) -> None:
         match step:
             case bytes():
                 self.transport.write(step)
             case ReadByte():
-                await self._until(lambda: len(self.requests()) > index)
+                await self._until(lambda: len(self.requests) > index)
             case ReadHead():
-                await self._until(lambda: bool(self._request(index) and self._request(index).head.endswith(b"\r\n\r\n")))
+                await self._until(lambda: self.requests[index].length is not None)
             case ReadBody(count=None):
-                await self._until(lambda: self._request(index).complete)
-            case ReadBody(count=count):
-                await self._until(lambda: len(self._request(index).body) >= count)
+                await self._until(lambda: self.requests[index].complete)
+            case ReadBody(count=int() as count):
+                await self._until(lambda: len(self.requests[index].body) >= count)
             case StopReading():
                 self.transport.pause_reading()
             case Wait(event=event):
                 await event.wait()
             case Stall():
-                await asyncio.get_running_loop().create_future()
+                await self._for_ever()
             case HalfClose():
                 self.transport.write_eof()
+            case EndBelowTls():
+                fd = self.transport.get_extra_info("socket").fileno()
+                with socket.socket(fileno=os.dup(fd)) as below:
+                    below.shutdown(socket.SHUT_WR)
             case Close():
                 self.transport.close()
-                await asyncio.get_running_loop().create_future()
+                await self._for_ever()
             case Reset():
                 reset_on_close(self.transport.get_extra_info("socket"))
                 self.transport.abort()
-                await asyncio.get_running_loop().create_future()
-
-    def _request(self, index: int) -> Seen:
-        return self.requests()[index]
+                await self._for_ever()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self.news.clear()
             await self.news.wait()
 
-
-def _content_length(head: bytes) -> int:
-    found = re.search(rb"(?im)^content-length: *(\d+) *\r?$", head)
-    return int(found[1]) if found else 0
+    async def _for_ever(self) -> None:
+        await asyncio.get_running_loop().create_future()
 
 
 class Origin:
@@ -231,10 +267,13 @@ class Origin:
             visitor.task.cancel()
             visitor.transport.abort()
         await asyncio.gather(*(visitor.task for visitor in self.visitors), return_exceptions=True)
-        while not all(visitor.closed for visitor in self.visitors):
-            await asyncio.sleep(0)
+        await asyncio.gather(*(visitor.gone.wait() for visitor in self.visitors))
 
-    def next_script(self, connection: int) -> Script:
+    def waits_for_a_request(self) -> bool:
+        """A script that begins with reading is not begun before there is something to read."""
+        return isinstance(self._scripts[0][0], ReadHead | ReadBody | ReadByte)
+
+    def next_script(self) -> Script:
         return self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
 
     @property
@@ -243,7 +282,7 @@ class Origin:
 
     @property
     def requests(self) -> list[Seen]:
-        return [seen for visitor in self.visitors for seen in visitor.requests()]
+        return [seen for visitor in self.visitors for seen in visitor.requests]
 
     @property
     def started(self) -> int:
@@ -252,4 +291,4 @@ class Origin:
     @property
     def received(self) -> int:
         """Bytes, over all connections."""
-        return sum(len(visitor.received) for visitor in self.visitors)
+        return sum(visitor.received for visitor in self.visitors)

@@ -31,6 +31,7 @@ class Asked:
 
     tenant: str
     run: str = ""  # empty outside a run
+    upstream: str
     method: str
     host: str = ""  # only where it differs from the base_url's
     raw_path: bytes
@@ -122,6 +123,7 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         str(CANONICAL_VERSION).encode(),
         asked.tenant.encode(),
         b"run:" + asked.run.encode() if asked.run else b"tenant",
+        asked.upstream.encode(),
         asked.method.encode(),
         asked.host.encode(),
         asked.raw_path,

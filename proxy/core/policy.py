@@ -234,8 +234,8 @@ DEFAULT_READ = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=True)
 DEFAULT_EFFECT = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=False)
 
 
-def find_rule(upstream: Upstream, method: str, raw_path: str, *, has_grant_type: bool = False) -> Match:
-    """The first rule that matches, else the table of contract.md section 7."""
+def find_rule(upstream: Upstream, method: str, raw_path: str) -> Match | None:
+    """The first rule that matches."""
     segments = split_path(raw_path)
     for rule in upstream.rules:
         if rule.methods and method not in rule.methods:
@@ -245,9 +245,14 @@ def find_rule(upstream: Upstream, method: str, raw_path: str, *, has_grant_type:
         names = rule.path.match(segments)
         if names is not None:
             return Match(rule, names)
-    if has_grant_type:
-        return Match(DEFAULT_PASS, {})
-    return Match(DEFAULT_READ if method in SAFE_METHODS else DEFAULT_EFFECT, {})
+    return None
+
+
+def default_rule(method: str, *, has_grant_type: bool) -> Match:
+    """What happens without a matching rule. An OAuth token request is never recorded."""
+    if method in SAFE_METHODS:
+        return Match(DEFAULT_READ, {})
+    return Match(DEFAULT_PASS if has_grant_type else DEFAULT_EFFECT, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def shared_calls_are_the_same(section: Section, log: Log) -> None:
     ):
         log.add(
             section.keys["repeat"],
-            "with 'scope: tenant' identical calls of all runs are one call: write 'repeat: same', or 'scope: run'",
+            "with 'scope: tenant' identical calls of all runs are one: write 'repeat: same', or 'scope: run'",
         )
 
 
@@ -159,7 +159,7 @@ def doubt_has_its_means(section: Section, log: Log) -> None:
         if key and probe:
             log.add(
                 section.keys["probe"],
-                "with 'upstream_key' and 'probe' say which settles doubt: 'in_doubt: resend' or 'in_doubt: probe'",
+                "'upstream_key' and 'probe' both settle doubt: add 'in_doubt: resend' or 'in_doubt: probe'",
             )
     elif says is OnDoubt.RESEND and not key:
         log.add(

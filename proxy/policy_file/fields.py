@@ -7,7 +7,7 @@ semel understands but does not do yet, and reads on. The reference in the docs i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from proxy.quantities import quoted
 Parser: TypeAlias = Callable[[Node, Log], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """`default` is YAML, as people would write it, and is read by `parse` like any other value."""
 
@@ -48,6 +48,10 @@ class Section:
         """Nothing wrong was noted about these: a check that needs them makes sense."""
         return all(key in self.values for key in keys if key in self.keys)
 
+    @property
+    def whole(self) -> bool:
+        return self.values.keys() == self.keys.keys()
+
     def get(self, key: str) -> Any:  # noqa: ANN401 (the field's parser knows)
         return self.values[key] if key in self.values else default_value(self.level.field(key))
 
@@ -69,7 +73,7 @@ class Level:
     def field(self, key: str) -> Field:
         return next(one for one in self.fields if one.key == key)
 
-    def keys(self) -> list[str]:
+    def known(self) -> list[str]:
         return [one.key for one in self.fields]
 
 
@@ -88,22 +92,28 @@ def read_section(node: Node, level: Level, log: Log) -> Section:
     if not isinstance(node, Pairs):
         if isinstance(node, Broken):
             raise Wrong
-        wanted = ", ".join(level.keys()[:4])
+        wanted = ", ".join(level.known()[:4])
         raise Wrong(
             f"'{level.name}' is a mapping ({wanted}{', …' if len(level.fields) > 4 else ''}), "
             f"this is {kind_of(node)}"
         )
     section = Section(level, node.at)
     known = {spec.key: spec for spec in level.fields}
+    misspelt: set[str] = set()
     for key, value in node.entries:
         if key.text not in known:
-            log.add(key.at, f"unknown key {quoted(key.text)}{suggestion(key.text, level.keys())}")
+            near = suggestion(key.text, level.known())
+            misspelt.add(near)
+            log.add(key.at, f"unknown key {quoted(key.text)}{near}")
             continue
         section.keys[key.text] = key.at
         section.nodes[key.text] = value
         _read_field(section, known[key.text], value, log)
-    for missing in (spec.key for spec in level.fields if spec.required and spec.key not in section.keys):
-        log.add(node.at, f"'{missing}' is missing")
+    for spec in level.fields:
+        # A key that is there, only misspelt, is not missing as well.
+        absent = spec.key not in section.keys and suggestion(spec.key, [spec.key]) not in misspelt
+        if spec.required and absent:
+            log.add(node.at, f"'{spec.key}' is missing")
     for check in level.checks:
         check(section, log)
     return section
@@ -147,14 +157,8 @@ def nested(level: Level, build: Callable[..., Any]) -> Parser:
     def parse(node: Node, log: Log) -> Any:  # noqa: ANN401
         before = len(log)
         section = read_section(node, level, log)
-        if len(log) > before:
+        if len(log) > before or not section.whole:
             raise Wrong
         return build(**section.values)
 
     return parse
-
-
-def conflict(section: Section, log: Log, keys: Iterable[str], message: str) -> None:
-    """Note `message` at the first of `keys` that was given."""
-    at = next((section.keys[key] for key in keys if section.given(key)), section.at)
-    log.add(at, message)

@@ -1,12 +1,11 @@
 """From sources to a PolicySet: the whole set, or all mistakes of all files.
 
 A source is the word `presets`, a file or a directory. Later sources win: an upstream named again replaces
-the earlier one whole. Within one source the same name twice is a mistake, because nobody could say which wins.
+the earlier one whole. Within one source the same name twice is a mistake: nobody could say which wins.
 """
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
-from proxy.policy_file.nodes import LARGEST_FILE, Scalar, compose
+from proxy.policy_file.nodes import Scalar, compose
+from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
 
 PRESETS = "presets"
@@ -67,7 +67,7 @@ class _Draft:
 
     values: dict[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
-    # A preset had mistakes (they are noted there): what is missing here may only seem so.
+    # An address was given and is wrong, here or in a preset: that is noted there, it is not missing.
     incomplete: bool = False
 
 
@@ -85,21 +85,21 @@ class _Loader:
         places: dict[str, Place] = {}
         for path in self._files(source):
             draft, section = self._draft(path)
-            name = section.values.get("upstream") if section else None
-            if section is None or name is None:
+            if section is None:
                 continue
-            at = section.nodes["upstream"].at
+            upstream = self._build(draft, section)
+            name = section.values.get("upstream")
+            at = section.nodes["upstream"].at if name else section.at
             if name in places:
                 self.log.add(
                     at,
                     f"the upstream '{name}' is described in {places[name].file} already: "
                     "rename one, or put the one that is to win into a later source",
                 )
-                continue
-            places[name] = at
-            upstream = self._build(draft, section)
-            if upstream:
-                found[name] = upstream
+            elif name:
+                places[name] = at
+                if upstream:
+                    found[name] = upstream
         return found
 
     def _files(self, source: str | Path) -> list[Path]:
@@ -128,7 +128,7 @@ class _Loader:
 
     def _read(self, path: Path) -> tuple[_Draft, Section | None]:
         broken = (_Draft(incomplete=True), None)
-        data = _contents(path, self.log)
+        data = read_bytes(path, self.log)
         if data is None:
             return broken
         node = compose(data, str(path), self.log)
@@ -138,7 +138,6 @@ class _Loader:
                     Place(str(path), 1, 1), "the file is empty: it needs at least 'upstream' and 'base_url'"
                 )
             return broken
-        before = len(self.log)
         try:
             section = read_section(node, UPSTREAM, self.log)
         except Wrong as wrong:
@@ -146,7 +145,7 @@ class _Loader:
                 self.log.add(node.at, "a policy file is a mapping: start with 'upstream: NAME'")
             return broken
         values = dict(section.values)
-        own = _Draft(values, values.pop("rules", ()), incomplete=len(self.log) > before)
+        own = _Draft(values, values.pop("rules", ()), incomplete=not section.sound("base_url"))
         if values.get("extends") is None:
             return own, section
         return _merged(own, self._preset(path, section)), section
@@ -164,7 +163,7 @@ class _Loader:
             if any(_same_file(preset, earlier) for earlier in self._extending):
                 self.log.add(
                     at,
-                    f"'extends: {name}' leads back to this file: presets may not extend each other in a circle",
+                    f"'extends: {name}' leads back to where it started: presets may not extend in a circle",
                 )
                 return _Draft(incomplete=True)
             return self._draft(preset)[0]
@@ -184,8 +183,10 @@ class _Loader:
             if not draft.incomplete:
                 self.log.add(section.keys.get("base_url", section.at), "'base_url' is missing")
             return None
+        if "upstream" not in section.values:
+            return None  # wrong or missing, and noted as such
         return Upstream(
-            name=values["upstream"],
+            name=section.values["upstream"],
             scheme=base.scheme,
             host=base.host,
             port=base.port,
@@ -213,20 +214,3 @@ def _same_file(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:
         return one == other
-
-
-def _contents(path: Path, log: Log) -> bytes | None:
-    """At most one byte more than is allowed, and only of a regular file: a pipe would never end."""
-    at = Place(str(path), 1, 1)
-    try:
-        with path.open("rb") as file:
-            if not stat.S_ISREG(path.stat().st_mode):
-                log.add(at, "this is not a regular file")
-                return None
-            return file.read(LARGEST_FILE + 1)
-    except FileNotFoundError:
-        log.add(at, "there is no such file or directory: correct the path, or create it")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        log.add(at, f"the file cannot be read: {reason}")
-    return None

@@ -57,12 +57,15 @@ class Log:
 
     def __init__(self) -> None:
         self._noted: set[Mistake] = set()
+        self._count = 0
 
     def add(self, at: Place, message: str) -> None:
+        self._count += 1
         self._noted.add(Mistake(at.file, at.line, at.col, message))
 
     def __len__(self) -> int:
-        return len(self._noted)
+        """Grows with every mistake noted, so that a reader can see whether its part was without."""
+        return self._count
 
     @property
     def noted(self) -> frozenset[Mistake]:

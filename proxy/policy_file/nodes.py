@@ -154,7 +154,8 @@ def compose(data: bytes, file: str, log: Log) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = Place(file, mark.line + 1, mark.column + 1) if mark else start
-        log.add(at, f"this is not YAML: {error.problem or error.context or 'it cannot be read'}")
+        begun = f" ({error.context}, line {error.context_mark.line + 1})" if error.context_mark else ""
+        log.add(at, f"this is not YAML: {error.problem or 'it cannot be read'}{begun}")
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The scanner lets a few conversions of its own fall through, such as a version of 5,000 digits.
         log.add(start, f"this is not YAML: {quoted(str(error))}")
@@ -180,7 +181,9 @@ def _tree(events: Iterator[yaml.Event], file: str, log: Log) -> Node | None:
     open_nodes: list[_Open] = []
     documents = 0
     for event in events:
-        at = Place(file, event.start_mark.line + 1, event.start_mark.column + 1)
+        mark = event.start_mark
+        assert mark is not None  # only events made by hand have none
+        at = Place(file, mark.line + 1, mark.column + 1)
         done: Node | None = None
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1

@@ -6,10 +6,11 @@ mistakes. Covering is judged pair by pair within a file; a file's own rules may 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.core.clauses import OnDoubt
 from proxy.core.policy import PathPattern, Rule, Segment
 from proxy.policy_file.fields import Level, Parser, Section, read_section
 from proxy.policy_file.mistakes import Log, Place, Wrong
@@ -28,41 +29,58 @@ class MatchClause:
     def methods(self) -> frozenset[str]:
         return frozenset(self.method or ())
 
-    def covers(self, other: MatchClause) -> bool:
-        """Every request that `other` matches, this one matches too."""
+    def covers_the_rest_of(self, other: MatchClause) -> bool:
+        """Of two clauses whose paths fit: do the methods and tools fit as well?"""
         if self.methods and not (other.methods and other.methods <= self.methods):
             return False
-        if self.tool is not None and self.tool != other.tool:
-            return False
-        if self.path is None:
-            return True
-        return other.path is not None and _path_covers(self.path.segments, other.path.segments)
+        return self.tool is None or self.tool == other.tool
 
 
-def _path_covers(wide: tuple[Segment, ...], narrow: tuple[Segment, ...]) -> bool:
-    for index, segment in enumerate(wide):
-        if index >= len(narrow):
-            return False
-        if segment.kind == "rest":
-            return True
-        if narrow[index].kind == "rest":
-            return False
-        if segment.kind == "literal" and narrow[index] != segment:
-            return False
-    return len(wide) == len(narrow)
+@dataclass(slots=True)
+class _Branch:
+    """The patterns seen so far as a tree of their segments, so that thousands of rules stay cheap."""
+
+    exact: list[Section] = field(default_factory=list)  # their patterns end here
+    rest: list[Section] = field(default_factory=list)  # theirs say ** here
+    by_segment: dict[str | None, _Branch] = field(default_factory=dict)  # None: * or {name}
+
+    def add(self, section: Section, segments: tuple[Segment, ...]) -> None:
+        branch = self
+        for segment in segments:
+            if segment.kind == "rest":
+                branch.rest.append(section)
+                return
+            step = segment.text if segment.kind == "literal" else None
+            branch = branch.by_segment.setdefault(step, _Branch())
+        branch.exact.append(section)
+
+    def covering(self, segments: tuple[Segment, ...]) -> Iterator[Section]:
+        """Those whose patterns match every path that `segments` match."""
+        branches = [self]
+        for segment in segments:
+            for branch in branches:
+                yield from branch.rest
+            if segment.kind == "rest":
+                return
+            steps = (None, segment.text) if segment.kind == "literal" else (None,)
+            branches = [
+                branch.by_segment[step] for branch in branches for step in steps if step in branch.by_segment
+            ]
+        for branch in branches:
+            yield from branch.exact
 
 
-def rules_of(level: Callable[[], Level]) -> Parser:
-    """The `rules` field. The level is asked for when it is needed, as it stands in the same table."""
+def rules_of(level: Level) -> Parser:
+    """The `rules` field, each of its items read by `level`."""
 
     def parse(node: Node, log: Log) -> tuple[Rule, ...]:
         if not isinstance(node, Items):
             raise Wrong(f"a list of rules is wanted, this is {kind_of(node)}: start each rule with '- name:'")
         before = len(log)
-        sections = [section for item in node.items if (section := _read(item, level(), log)) is not None]
+        sections = [section for item in node.items if (section := _read(item, level, log)) is not None]
         _note_repeated_names(sections, log)
         _note_covered(sections, log)
-        if len(log) > before:
+        if len(log) > before or not all(section.whole for section in sections):
             raise Wrong
         return tuple(_build(section, log) for section in sections)
 
@@ -91,22 +109,36 @@ def _note_repeated_names(sections: list[Section], log: Log) -> None:
 
 
 def _note_covered(sections: list[Section], log: Log) -> None:
-    readable = [section for section in sections if section.sound("match")]
-    for index, later in enumerate(readable):
-        for earlier in readable[:index]:
-            if earlier.get("match").covers(later.get("match")):
-                at = later.keys.get("match", later.at)
-                log.add(
-                    at,
-                    f"this rule is never used: '{earlier.values.get('name', 'a rule')}' on line "
-                    f"{earlier.at.line} matches all its requests first. Put it before that one, or narrow that one",
-                )
-                break
+    pathless: list[Section] = []
+    tree = _Branch()
+    for later in sections:
+        if not later.sound("match"):
+            continue
+        clause: MatchClause = later.get("match")
+        candidates = [*pathless, *(tree.covering(clause.path.segments) if clause.path else ())]
+        covering = [one for one in candidates if one.get("match").covers_the_rest_of(clause)]
+        if covering:
+            first = min(covering, key=lambda section: section.at)
+            log.add(
+                later.keys.get("match", later.at),
+                f"this rule is never used: '{first.values.get('name', 'a rule')}' on line {first.at.line} "
+                "matches all its requests first. Put it before that one",
+            )
+        elif clause.path:
+            tree.add(later, clause.path.segments)
+        else:
+            pathless.append(later)
+
+
+_WAYS_OUT = {"upstream_key": OnDoubt.RESEND, "probe": OnDoubt.PROBE}
 
 
 def _build(section: Section, log: Log) -> Rule:
     given: dict[str, Any] = {key: value for key, value in section.values.items() if value is not None}
     match: MatchClause = given.pop("match", MatchClause())
+    if "in_doubt" not in given:
+        # Who says how doubt can be settled wants it settled so.
+        given["in_doubt"] = next((way for key, way in _WAYS_OUT.items() if key in given), OnDoubt.HOLD)
     try:
         return Rule(**given, methods=match.methods, path=match.path)
     except ValueError as error:  # a law of the core that no check here knows

@@ -21,7 +21,7 @@ from proxy.core.policy import DEFAULT_PORTS
 from proxy.policy_file.fields import Parser, attempt, is_wrong
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
 from proxy.policy_file.nodes import Broken, Items, Node, Scalar, kind_of
-from proxy.quantities import parse_duration, parse_size, quoted, show_duration, show_size
+from proxy.quantities import parse_duration, parse_size, quoted, show_size
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ def size(low: int, high: int) -> Parser:
     return written(convert)
 
 
-def list_of(item: Parser, *, unique: bool = True) -> Parser:
+def list_of(item: Parser) -> Parser:
     """A tuple. Each bad item and each repeated one is noted where it stands."""
 
     def parse(node: Node, log: Log) -> tuple[Any, ...]:
@@ -121,14 +121,14 @@ def list_of(item: Parser, *, unique: bool = True) -> Parser:
         if not isinstance(node, Items):
             hint = f": write [{node.text[:40]}]" if isinstance(node, Scalar) and node.text else ""
             raise Wrong(f"a list is wanted, this is {kind_of(node)}{hint}")
-        values: list[Any] = []
+        values: dict[Hashable, None] = {}
         for one in node.items:
             value = attempt(item, one, log)
             if is_wrong(value):
                 continue
-            if unique and isinstance(value, Hashable) and value in values:
+            if value in values:
                 log.add(one.at, f"{quoted(str(value))} stands in this list twice")
-            values.append(value)
+            values[value] = None
         return tuple(values)
 
     return parse
@@ -183,7 +183,8 @@ def expression(given: str) -> str:
     try:
         jmespath.compile(given)
     except JMESPathError as error:
-        reason = " ".join(str(error).split())
+        reason = str(error).partition("\n")[0].removeprefix("Invalid jmespath expression: ")
+        reason = reason.removesuffix(":").removesuffix(", for expression")
         raise ValueError(f"{quoted(given)} is not JMESPath: {reason[:160]}") from None
     except RecursionError:
         raise ValueError("this JMESPath is nested too deeply") from None

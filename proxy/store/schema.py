@@ -22,7 +22,7 @@ INSERT INTO meta VALUES ('secret', randomblob(32));
 -- One row per call: intent and answer together. A rowid table, so that the unique index stays small
 -- however large the rows are. Large columns come last.
 CREATE TABLE calls (
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice: history is filed under it
   key BLOB NOT NULL UNIQUE CHECK (length(key) = 16),
   fingerprint BLOB NOT NULL,
   named_by BLOB NOT NULL,
@@ -67,9 +67,10 @@ CREATE INDEX calls_pending ON calls (owner) WHERE state = 'pending';
 CREATE INDEX calls_in_doubt ON calls (doubt_since) WHERE state = 'in_doubt';
 CREATE INDEX calls_aside ON calls (state) WHERE state IN ('released', 'awaiting_approval', 'denied');
 
--- n counts the lines of one call, changes and evidence alike.
+-- n counts the lines of one call, changes and evidence alike. By the call's id and not by its key: ids grow,
+-- so the lines of recent calls share a few pages, where keys would spread them over the whole file.
 CREATE TABLE events (
-  key BLOB NOT NULL,
+  call INTEGER NOT NULL,
   n INTEGER NOT NULL,
   at REAL NOT NULL,
   actor TEXT NOT NULL,
@@ -78,19 +79,23 @@ CREATE TABLE events (
   to_state TEXT,
   why TEXT NOT NULL,
   fence INTEGER NOT NULL,
-  PRIMARY KEY (key, n)
+  PRIMARY KEY (call, n)
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER events_never_change BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'history is never rewritten'); END;
 -- A call that is collected takes its history along; nothing else removes a line.
 CREATE TRIGGER events_stay_with_their_call BEFORE DELETE ON events
-WHEN EXISTS (SELECT 1 FROM calls WHERE key = OLD.key)
+WHEN EXISTS (SELECT 1 FROM calls WHERE id = OLD.call)
 BEGIN SELECT RAISE(ABORT, 'history is never deleted while its call is there'); END;
 """
 
 _VERSION_2 = """
 -- How often a call was replayed. Apart from the row: rewriting a large row for a counter is waste.
-CREATE TABLE marks (key BLOB PRIMARY KEY, replays INTEGER NOT NULL, last_at REAL NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE marks (
+  key BLOB PRIMARY KEY,
+  replays INTEGER NOT NULL,
+  last_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- How many calls are in each state. Kept by triggers in the transaction of the change, so no writer, old
 -- or new, can make them differ from the rows.

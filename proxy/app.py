@@ -1,0 +1,157 @@
+"""The composition root: the only file that names concrete classes and puts them together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.clock import SystemClock
+from proxy.exchange import CaptureLimits, Exchange
+from proxy.front.connection import ConnectionLimits, Listener
+from proxy.front.handler import Handler
+from proxy.front.incoming import RequestLimits
+from proxy.front.own import OwnPages
+from proxy.ledger import Ledger
+from proxy.log import LogObserver
+from proxy.metrics import MetricsObserver
+from proxy.observe import Everyone, Observer
+from proxy.recovery import sweep_forever, sweep_once
+from proxy.reload import Kept, PolicyWatch, Reloaded
+from proxy.settings import Address, Settings
+from proxy.store.base import Store
+from proxy.store.codec import Codec
+from proxy.store.embedded import EmbeddedStore
+from proxy.store.memory import MemoryStore
+from proxy.upstream.client import HttpUpstream
+
+# How long a shutdown lets calls finish before it stops and marks them.
+DRAIN_PATIENCE = 30.0
+BACKLOG = 1024
+
+
+@dataclass(slots=True)
+class App:
+    """A running semel. `start`, then `stop` in any case."""
+
+    address: Address
+    store: Store
+    exchange: Exchange
+    watch: PolicyWatch
+    observer: Observer
+    recovered: int
+    _server: asyncio.Server
+    _listener: Listener
+    _upstream: HttpUpstream
+    _sweeper: asyncio.Task[None]
+
+    @classmethod
+    async def start(cls, settings: Settings, *, log: LogObserver | None = None) -> App:
+        """Raises ConfigurationError for what a person must mend, OSError if the address is taken."""
+        store = await open_store(settings)
+        try:
+            return await cls._start_on(store, settings, log or LogObserver())
+        except BaseException:
+            await store.close()
+            raise
+
+    @classmethod
+    async def _start_on(cls, store: Store, settings: Settings, log: LogObserver) -> App:
+        clock, limits = SystemClock(), settings.limits
+        metrics = MetricsObserver(store=store.name)
+        observer = Everyone(metrics, log)
+        watch = PolicyWatch(settings.policies, tell=_teller(observer))
+        ledger = Ledger(
+            store=store, codec=Codec(), clock=clock, observer=observer, inline_body=limits.inline_body
+        )
+        recovered = await sweep_once(store, ledger, observer)
+        upstream = HttpUpstream(max_header_bytes=limits.headers)
+        exchange = Exchange(
+            store=store,
+            ledger=ledger,
+            upstream=upstream,
+            clock=clock,
+            observer=observer,
+            limits=CaptureLimits(kept=limits.response_body, memory=limits.spool),
+        )
+        handler = Handler(
+            exchange=exchange,
+            policies=lambda: watch.current,
+            secret=store.secret,
+            observer=observer,
+            limits=RequestLimits(body=limits.request_body, spool=limits.spool),
+            own_pages=OwnPages(store=store, metrics=metrics),
+        )
+        listener = Listener(
+            handler,
+            limits=ConnectionLimits(
+                connections=limits.connections, header_timeout=limits.header_timeout, headers=limits.headers
+            ),
+            refused=handler.refused_before_request,
+        )
+        listen = settings.listen
+        server = await asyncio.get_running_loop().create_server(
+            listener, listen.host, listen.port, backlog=BACKLOG
+        )
+        port = server.sockets[0].getsockname()[1]
+        if settings.reload:
+            watch.start()
+        sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock))
+        return cls(
+            address=Address(listen.host, port),
+            store=store,
+            exchange=exchange,
+            watch=watch,
+            observer=observer,
+            recovered=recovered,
+            _server=server,
+            _listener=listener,
+            _upstream=upstream,
+            _sweeper=sweeper,
+        )
+
+    async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
+        """Accept nothing new, let calls finish (unless in a hurry), stop and mark the rest: how many."""
+        self._server.close()
+        self._sweeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sweeper
+        await self.watch.stop()
+        self._listener.pre_shutdown()
+        stopped = await self._drain(patience, hurry or asyncio.Event())
+        await self._listener.shutdown(timeout=1.0)
+        await self._upstream.close()
+        await self.store.close()
+        return stopped
+
+    async def _drain(self, patience: float, hurry: asyncio.Event) -> int:
+        draining = asyncio.create_task(self.exchange.drain(patience))
+        hurried = asyncio.create_task(hurry.wait())
+        await asyncio.wait({draining, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not draining.done():
+            draining.cancel()
+            return await self.exchange.drain(0.0)
+        return draining.result()
+
+
+async def open_store(settings: Settings) -> Store:
+    if settings.store == "memory":
+        return MemoryStore()
+    return await EmbeddedStore.open(settings.state)
+
+
+def _teller(observer: Observer) -> Callable[[Reloaded | Kept], None]:
+    def tell(result: Reloaded | Kept) -> None:
+        match result:
+            case Reloaded(policies, renamed):
+                detail = f"{len(policies.upstreams)} upstreams"
+                if renamed:
+                    rules = ", ".join(f"{upstream}/{rule}" for upstream, rule in renamed)
+                    detail += f"; live calls of these rules now have other names: {rules}"
+                observer.reloaded(good=True, detail=detail)
+            case Kept(mistakes):
+                observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
+
+    return tell

@@ -1,0 +1,1 @@
+"""What arrives: connections, addresses, requests read, replies written. Nothing is decided here."""

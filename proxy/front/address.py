@@ -1,0 +1,53 @@
+"""Request targets: whose they are and what they name. Bytes are checked, never rewritten."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from proxy.errors import BadRequest, UnknownUpstream
+
+OWN_NAMES = frozenset({"metrics", "healthz", "readyz", "_semel"})
+_UPSTREAM = re.compile(r"[a-z][a-z0-9-]*")
+# Printable ASCII is all that a request target may hold; "#" never goes over the wire.
+_TARGET = re.compile(r"/[!\"$-~]*")
+_DOT = re.compile(r"(?:\.|%2[eE]){1,2}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAddress:
+    """semel's own: /metrics, /healthz, /readyz, /_semel/…"""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAddress:
+    upstream: str
+    raw_path: str  # begins with a slash
+    query: str | None  # None without "?"; an empty one is kept
+
+
+Address: TypeAlias = OwnAddress | UpstreamAddress
+
+
+def parse_target(target: str) -> Address:
+    if not target.startswith("/"):
+        raise BadRequest(
+            "Use an address of the form /{upstream}/{path}. The forward proxy (absolute form, CONNECT) "
+            "is not supported yet."
+        )
+    if _TARGET.fullmatch(target) is None:
+        raise BadRequest("The target holds a byte that may not stand in a URL: percent-encode it.")
+    path, mark, query = target.partition("?")
+    if any(_DOT.fullmatch(segment) for segment in path.split("/")):
+        raise BadRequest("The path holds a dot segment (. or .., also as %2e): send the path it means.")
+    name, slash, rest = path[1:].partition("/")
+    if name in OWN_NAMES:
+        return OwnAddress(path)
+    if name.startswith("@"):
+        raise BadRequest("Runs (/@{run}/…) are not supported yet: use /{upstream}/{path}.")
+    if _UPSTREAM.fullmatch(name) is None:
+        raise UnknownUpstream(f"{name[:64]!r} is no upstream's name. Use /{{upstream}}/{{path}}.")
+    return UpstreamAddress(name, slash + rest if slash else "/", query if mark else None)

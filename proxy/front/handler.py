@@ -1,0 +1,189 @@
+"""One request, top to bottom: address, body, rule, name; ask the exchange; write what it says; tell of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never, cast
+
+from aiohttp.web import BaseRequest, StreamResponse
+
+from proxy.core.headers import Headers
+from proxy.core.policy import PolicySet
+from proxy.errors import BadRequest, Refusal
+from proxy.exchange import Exchange, Labels, Live, Replayed, Unrecorded
+from proxy.front import status_headers as own
+from proxy.front.address import OwnAddress, parse_target
+from proxy.front.connection import Connection
+from proxy.front.incoming import Incoming, RequestLimits, find_upstream, read_body, said_to_semel, understand
+from proxy.front.reply import ReplyWriter, Written
+from proxy.front.suited import suited
+from proxy.ledger import Produced
+from proxy.observe import Observer, Served
+from proxy.problem import problem_of, render
+from proxy.stream import CutOff
+
+OwnPages: TypeAlias = Callable[[BaseRequest, str], Awaitable[tuple[int, Headers, bytes]]]
+
+
+@dataclass(slots=True)
+class _Tale:
+    """What will be told of this request, filled in as it becomes known."""
+
+    incoming: Incoming | None = None
+    status: str = "refused"
+    code: int = 0
+    call: str = ""
+    problem: str = ""
+    own: bool = False
+    delivered: bool = False
+
+
+class Handler:
+    def __init__(
+        self,
+        *,
+        exchange: Exchange,
+        policies: Callable[[], PolicySet],
+        secret: bytes,
+        observer: Observer,
+        limits: RequestLimits,
+        own_pages: OwnPages,
+    ) -> None:
+        self._exchange = exchange
+        self._policies = policies
+        self._secret = secret
+        self._observer = observer
+        self._limits = limits
+        self._own_pages = own_pages
+
+    async def __call__(self, request: BaseRequest) -> StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        connection.request_started()
+        began, tale, writer = time.monotonic(), _Tale(), ReplyWriter(request, connection)
+        try:
+            try:
+                written = await self._serve(request, connection, writer, tale)
+            except Refusal as refusal:
+                written = self._refuse(refusal, writer, tale)
+            except CutOff as cut:
+                connection.abort()
+                raise ConnectionResetError("cut off") from cut
+            tale.delivered = True
+            return cast("StreamResponse", written)  # aiohttp asks only for what Written has
+        finally:
+            connection.request_ended()
+            self._tell(request, writer, tale, time.monotonic() - began)
+
+    async def _serve(
+        self, request: BaseRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
+    ) -> Written:
+        address = parse_target(request.raw_path)
+        if isinstance(address, OwnAddress):
+            tale.own = True
+            return writer.whole(*await self._own_pages(request, address.path))
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
+        upstream = find_upstream(self._policies(), address)
+        told = said_to_semel(request.raw_headers)
+        body = await read_body(request, connection, self._limits)
+        writer.request_is_read()
+        incoming = tale.incoming = await understand(
+            request, address, upstream, body, told, self._limits, self._secret
+        )
+        if incoming.ask is None:
+            return await self._pass(incoming, writer, tale)
+        tale.call = incoming.ask.intent.identity.id
+        reply = await self._exchange.ask(incoming.ask)
+        match reply:
+            case Replayed():
+                return await self._replay(reply, request, writer, tale)
+            case Live():
+                return await self._live(reply, request, incoming, writer, tale)
+            case Unrecorded():
+                tale.call = ""
+                return await self._pass(incoming, writer, tale)
+            case _:
+                assert_never(reply)
+
+    # ---- the four kinds of answer ----
+
+    async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: _Tale) -> Written:
+        labels = Labels(incoming.upstream.name, incoming.match.rule.name)
+        live = await self._exchange.forward(incoming.outgoing, labels, safe=incoming.safe)
+        try:
+            capture = live.flight.capture
+            tale.status, tale.code = "passed", capture.status
+            headers = own.passed(capture.headers)
+            return await writer.stream(capture.status, headers, live.reader.parts())
+        finally:
+            live.leave()
+
+    async def _live(
+        self, live: Live, request: BaseRequest, incoming: Incoming, writer: ReplyWriter, tale: _Tale
+    ) -> Written:
+        try:
+            capture = live.flight.capture
+            tale.status, tale.code = ("joined" if live.joined else "executed"), capture.status
+            make_headers = own.joined if live.joined else own.executed
+            stored = own.is_stored(capture, incoming)
+            whole = live.reader.whole()
+            if live.joined:
+                # The coding was negotiated by another caller; this one may need the plain form.
+                body = whole if whole is not None else live.reader.parts()
+                answer = await suited(Produced(capture.status, capture.headers, body), request)
+                return await _write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
+            headers = make_headers(capture.headers, tale.call, stored=stored)
+            if whole is not None:
+                return writer.whole(capture.status, headers, whole)
+            return await writer.stream(capture.status, headers, live.reader.parts())
+        finally:
+            live.leave()
+
+    async def _replay(
+        self, replayed: Replayed, request: BaseRequest, writer: ReplyWriter, tale: _Tale
+    ) -> Written:
+        answer = await suited(replayed.answer, request)
+        tale.status, tale.code = "replayed", answer.status
+        headers = own.replayed(answer.headers, replayed.call, now=time.time())
+        return await _write(writer, answer, headers)
+
+    def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: _Tale) -> Written:
+        status, headers, body = render(refusal)
+        tale.status, tale.code, tale.problem = "refused", status, problem_of(refusal).name
+        return writer.whole(status, headers, body)
+
+    def refused_before_request(self, refusal: Refusal) -> None:
+        """For what never became a request: malformed, too slow, too large a head."""
+        problem = problem_of(refusal)
+        self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
+
+    def _tell(self, request: BaseRequest, writer: ReplyWriter, tale: _Tale, seconds: float) -> None:
+        if tale.own:
+            return
+        incoming = tale.incoming
+        self._observer.served(
+            Served(
+                upstream=incoming.upstream.name if incoming else "",
+                rule=incoming.match.rule.name if incoming else "",
+                mode=str(incoming.match.rule.mode) if incoming else "",
+                tool=incoming.ask.intent.tool if incoming and incoming.ask else "",
+                safe=incoming.safe if incoming else True,
+                method=request.method,
+                status=tale.status,
+                code=tale.code,
+                call=tale.call,
+                problem=tale.problem,
+                seconds=seconds,
+                size=writer.size,
+                delivered=tale.delivered,
+            )
+        )
+
+
+async def _write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:
+    if isinstance(answer.body, bytes):
+        return writer.whole(answer.status, headers, answer.body)
+    return await writer.stream(answer.status, headers, answer.body)

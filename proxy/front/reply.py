@@ -1,0 +1,109 @@
+"""Replies, written by us to the transport: the upstream's header bytes as they came, our own after them.
+
+The framing follows the recorded headers: with Content-Length the bytes as they are, without it chunks
+(for HTTP/1.0: until the connection closes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+from aiohttp.web import BaseRequest
+
+from proxy import faults
+from proxy.core.headers import Headers
+from proxy.faults import Point
+from proxy.front.connection import Connection
+
+_STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
+}
+
+
+class Written:
+    """What aiohttp gets back: a reply that is already on its way, so there is nothing left to prepare."""
+
+    __slots__ = ("body_length", "keep_alive", "status")
+
+    def __init__(self, status: int, *, keep_alive: bool, body_length: int) -> None:
+        self.status = status
+        self.keep_alive = keep_alive
+        self.body_length = body_length
+
+    async def prepare(self, request: BaseRequest) -> None:
+        """Nothing to do."""
+
+    async def write_eof(self) -> None:
+        """Nothing to do."""
+
+
+class ReplyWriter:
+    """One reply on one connection. `whole` for what is at hand, `stream` for what is still arriving."""
+
+    def __init__(self, request: BaseRequest, connection: Connection) -> None:
+        self._connection = connection
+        self._is_head = request.method == "HEAD"
+        self._http11 = request.version >= (1, 1)
+        self._wants_more = request.keep_alive
+        # Unread request bytes would be taken for the next request.
+        self._keep_alive = self._wants_more and not request.body_exists
+        self.size = 0
+
+    def request_is_read(self) -> None:
+        self._keep_alive = self._wants_more
+
+    def whole(self, status: int, headers: Headers, body: bytes) -> Written:
+        chunked = self._is_chunked(status, headers)
+        head = self._head(status, headers, chunked=chunked)
+        if self._has_no_body(status):
+            body = b""
+        faults.reach(Point.REPLY_STARTED)
+        self.size = len(body)
+        if chunked and body:
+            self._connection.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body))
+        elif chunked:
+            self._connection.write(head + b"0\r\n\r\n")
+        else:
+            self._connection.write(head + body)
+        return self._ended(status)
+
+    async def stream(self, status: int, headers: Headers, parts: AsyncIterator[bytes]) -> Written:
+        chunked = self._is_chunked(status, headers)
+        pending = self._head(status, headers, chunked=chunked)
+        faults.reach(Point.REPLY_STARTED)
+        async for part in parts:
+            self.size += len(part)
+            self._connection.write(pending + (b"%x\r\n%b\r\n" % (len(part), part) if chunked else part))
+            pending = b""
+            await self._connection.drain()
+        if pending or chunked:
+            self._connection.write(pending + (b"0\r\n\r\n" if chunked else b""))
+        return self._ended(status)
+
+    def _ended(self, status: int) -> Written:
+        faults.reach(Point.REPLY_ENDED)
+        return Written(status, keep_alive=self._keep_alive, body_length=self.size)
+
+    def _has_no_body(self, status: int) -> bool:
+        return self._is_head or status in (204, 304)
+
+    def _is_chunked(self, status: int, headers: Headers) -> bool:
+        if self._has_no_body(status) or any(name.lower() == b"content-length" for name, _ in headers):
+            return False
+        if not self._http11:
+            self._keep_alive = False  # the end of the connection is the end of the body
+            return False
+        return True
+
+    def _head(self, status: int, headers: Headers, *, chunked: bool) -> bytes:
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        lines += [b"%b: %b\r\n" % pair for pair in headers]
+        if chunked:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+        if not self._keep_alive:
+            lines.append(b"Connection: close\r\n")
+        elif not self._http11:
+            lines.append(b"Connection: keep-alive\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines)

@@ -1,0 +1,49 @@
+"""The headers that say what semel did. They come after the upstream's own, which stay as they are."""
+
+from __future__ import annotations
+
+from proxy.core.headers import Headers, without_semel
+from proxy.core.intent import Call
+from proxy.core.outcome import Verdict, judge_status
+from proxy.front.incoming import Incoming
+from proxy.stream import Capture
+
+
+def passed(headers: Headers) -> Headers:
+    return (*without_semel(headers), (b"Semel-Status", b"passed"), (b"Cache-Status", b"semel; fwd=bypass"))
+
+
+def executed(headers: Headers, call: str, *, stored: bool) -> Headers:
+    return _with(headers, b"executed", call, b"semel; fwd=miss; stored" if stored else b"semel; fwd=miss")
+
+
+def joined(headers: Headers, call: str, *, stored: bool) -> Headers:
+    word = b"semel; fwd=miss; collapsed; stored" if stored else b"semel; fwd=miss; collapsed"
+    return _with(headers, b"joined", call, word)
+
+
+def replayed(headers: Headers, call: Call, *, now: float) -> Headers:
+    assert call.answer is not None  # only a call with an answer is replayed
+    left = b"" if call.expires_at is None else b"; ttl=%d" % max(0, int(call.expires_at - now))
+    age = (b"Age", b"%d" % max(0, int(now - call.answer.recorded_at)))
+    # An Age of the upstream's own was true then; ours is true now.
+    kept = tuple(pair for pair in headers if pair[0].lower() != b"age")
+    return (*_with(kept, b"replayed", call.id, b"semel; hit" + left), age)
+
+
+def _with(headers: Headers, status: bytes, call: str, cache: bytes) -> Headers:
+    return (
+        *without_semel(headers),
+        (b"Semel-Status", status),
+        (b"Semel-Call", call.encode()),
+        (b"Cache-Status", cache),
+    )
+
+
+def is_stored(capture: Capture, incoming: Incoming) -> bool:
+    """Whether the answer is, or will be, kept. Before the end a rule's expression leaves that open: no."""
+    if capture.stored is not None:
+        return capture.stored
+    outcome = incoming.match.rule.outcome
+    verdict = judge_status(capture.status, safe=incoming.safe, rule=outcome)
+    return verdict is Verdict.FINAL and outcome.not_executed_if is None

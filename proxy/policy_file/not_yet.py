@@ -1,0 +1,52 @@
+"""What semel reads and checks, but does not do yet: named here, refused there, never ignored.
+
+Bringing one to life is deleting its line. Given with their default these keys do no harm and pass.
+"""
+
+from __future__ import annotations
+
+# (level, key) of policy files, see schema.py and clauses.py.
+POLICIES = frozenset(
+    {
+        ("upstream", "hosts"),
+        ("upstream", "protocol"),
+        ("upstream", "inject"),
+        ("match", "tool"),
+        ("rule", "in_doubt"),
+        ("rule", "upstream_key"),
+        ("rule", "probe"),
+        ("rule", "approval"),
+        ("rule", "budget"),
+        ("rule", "cost"),
+        ("rule", "max_age"),
+        ("rule", "stale"),
+        ("rule", "shadow"),
+        ("rule", "redact"),
+    }
+)
+
+# (level, key) of semel.yaml, see settings_schema.py.
+SETTINGS = frozenset(
+    {
+        ("settings", "tls"),
+        ("settings", "workers"),
+        ("settings", "auth"),
+        ("settings", "encryption"),
+        ("forward", "unknown"),
+        ("runs", "retention"),
+        ("runs", "on_divergence"),
+        ("owners", "heartbeat"),
+        ("owners", "dead_after"),
+        ("gc", "every"),
+    }
+)
+
+# Stores whose address is understood but which are not there yet.
+STORES = ("postgres", "postgresql", "redis", "rediss")
+
+# Variables that will mean something beside the settings of the same name.
+VARIABLES = frozenset({"SEMEL_ENCRYPTION_KEY"})
+
+
+def keys_of(table: frozenset[tuple[str, str]], level: str) -> frozenset[str]:
+    return frozenset(key for name, key in table if name == level)

@@ -1,0 +1,80 @@
+"""Refusals to RFC 9457 problems: one table.
+
+What a retry cannot mend tells the SDKs so in their own language; what it can carries Retry-After.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from proxy import errors
+from proxy.core.headers import Headers
+
+CONTENT_TYPE = b"application/problem+json"
+_NO_RETRY: Headers = ((b"x-should-retry", b"false"), (b"stripe-should-retry", b"false"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    name: str
+    status: int
+    title: str
+    retry_after: int | None = None  # seconds; None: a retry cannot mend it
+
+
+PROBLEMS: dict[type[errors.Refusal], Problem] = {
+    errors.InDoubt: Problem("in-doubt", 409, "Sent, outcome unknown, held"),
+    errors.InProgress: Problem("in-progress", 409, "The same call is still running", 1),
+    errors.AwaitingApproval: Problem("awaiting-approval", 409, "Held for a person"),
+    errors.Diverged: Problem("diverged", 409, "The attempt left the run's record"),
+    errors.Stale: Problem("stale", 409, "The recorded answer is too old"),
+    errors.Denied: Problem("denied", 403, "Refused"),
+    errors.KeyConflict: Problem("key-conflict", 422, "The Idempotency-Key stands for another call"),
+    errors.AnswerUnavailable: Problem("answer-unavailable", 410, "It happened; its answer cannot be given"),
+    errors.RunExpired: Problem("run-expired", 410, "The run's retention is over"),
+    errors.BadRequest: Problem("bad-request", 400, "Malformed request"),
+    errors.Unauthorized: Problem("unauthorized", 401, "Missing or wrong token"),
+    errors.Forbidden: Problem("forbidden", 403, "The token's role may not do this"),
+    errors.UnknownUpstream: Problem("unknown-upstream", 404, "No such upstream"),
+    errors.TooLarge: Problem("too-large", 413, "The body is over the limit"),
+    errors.HeadersTooLarge: Problem("headers-too-large", 431, "The headers are over the limit"),
+    errors.UpstreamUnreachable: Problem("upstream-unreachable", 502, "The upstream cannot be reached", 1),
+    errors.UpstreamTimeout: Problem("upstream-timeout", 504, "A safe call timed out", 1),
+    errors.StoreUnavailable: Problem(
+        "store-unavailable", 503, "The store does not answer; nothing was sent", 1
+    ),
+    errors.BudgetExceeded: Problem("budget-exceeded", 429, "A budget is used up", 60),
+    errors.IdentityCollision: Problem("identity-collision", 500, "Two calls, one key"),
+    errors.Overloaded: Problem("overloaded", 503, "Too many connections", 1),
+    errors.InternalError: Problem("internal-error", 500, "A defect in semel"),
+}
+
+
+def problem_of(refusal: errors.Refusal) -> Problem:
+    return PROBLEMS[type(refusal)]
+
+
+def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of semel's own answer."""
+    problem = problem_of(refusal)
+    members = {
+        "type": f"urn:semel:{problem.name}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": refusal.detail,
+        **refusal.members,
+    }
+    body = orjson.dumps(members, default=str)
+    retry = _NO_RETRY if problem.retry_after is None else ((b"Retry-After", b"%d" % problem.retry_after),)
+    headers: Headers = (
+        (b"Content-Type", CONTENT_TYPE),
+        (b"Content-Length", b"%d" % len(body)),
+        *retry,
+        (b"Semel-Status", b"refused"),
+    )
+    call = refusal.members.get("call")
+    if isinstance(call, str):
+        headers += ((b"Semel-Call", call.encode()),)
+    return problem.status, headers, body

@@ -1,0 +1,154 @@
+"""semel.yaml, the environment and the flags become one frozen Settings.
+
+A flag wins over a SEMEL_ variable, that over the file, that over the default. All three are laid over each
+other as one tree and read once, so that each value is checked by the same table and every mistake names
+where it stands: file:line:col, the variable, or the flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from proxy.policy_file import not_yet
+from proxy.policy_file.fields import Section, read_section
+from proxy.policy_file.mistakes import Log, Place, SettingsMistakes, Wrong, suggestion
+from proxy.policy_file.nodes import Items, Node, Pairs, Scalar, compose, scalar
+from proxy.policy_file.read import read_bytes
+from proxy.settings_schema import (
+    FORWARD,
+    GC,
+    LIMITS,
+    OWNERS,
+    RUNS,
+    SETTINGS,
+    TLS,
+    Address,
+    Limits,
+    Settings,
+)
+
+__all__ = ["Address", "Limits", "Settings", "load_settings"]
+
+DEFAULT_FILE = Path("semel.yaml")
+PREFIX = "SEMEL_"
+
+# What a variable or a flag can set. Tokens cannot: a list of mappings does not fit into one.
+_NESTED = {"tls": TLS, "limits": LIMITS, "forward": FORWARD, "runs": RUNS, "owners": OWNERS, "gc": GC}
+_PATHS: tuple[tuple[str, ...], ...] = (
+    *((spec.key,) for spec in SETTINGS.fields if spec.key not in (*_NESTED, "auth", "encryption")),
+    *((name, key) for name, level in _NESTED.items() for key in level.known()),
+    ("encryption", "key_file"),
+)
+VARIABLES = {PREFIX + "_".join(path).upper(): path for path in _PATHS}
+
+# Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself.
+OTHER_VARIABLES = frozenset(
+    {"SEMEL_RUN", "SEMEL_ATTEMPT", "SEMEL_URL", "SEMEL_TOKEN", "SEMEL_SOAK", "SEMEL_CONFIG"}
+)
+
+# Flags are named like the setting, with one exception.
+_FLAGS = {"state": "--state-dir"}
+
+
+def load_settings(
+    flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None = None
+) -> Settings:
+    """Raises SettingsMistakes, with everything that is wrong. A flag that is None was not given."""
+    log = Log()
+    tree = _file(_config_path(environ, config), log)
+    for path, node in (*_variables(environ, log), *_flags(flags)):
+        tree = _overlaid(tree, path, node)
+    settings = _settings(tree, environ, log)
+    if len(log) or settings is None:
+        raise SettingsMistakes(log.noted)
+    return settings
+
+
+def _config_path(environ: Mapping[str, str], config: Path | None) -> Path | None:
+    if config is not None:
+        return config
+    if named := environ.get("SEMEL_CONFIG"):
+        return Path(named)
+    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+
+
+def _file(path: Path | None, log: Log) -> Pairs:
+    nothing = Pairs(Place(str(path or DEFAULT_FILE), 1, 1), ())
+    data = read_bytes(path, log) if path is not None else None
+    node = compose(data, str(path), log) if data is not None else None
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return nothing  # an empty file says: everything as it is by default
+    if isinstance(node, Pairs):
+        return node
+    log.add(node.at, "semel.yaml is a mapping: start with a key such as 'listen: 127.0.0.1:8080'")
+    return nothing
+
+
+def _variables(environ: Mapping[str, str], log: Log) -> Iterator[tuple[tuple[str, ...], Node]]:
+    for name, value in sorted(environ.items()):
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not value:
+            continue  # an empty variable is how shells and compose files say "not set"
+        at = Place(name)
+        if name in not_yet.VARIABLES:
+            log.add(at, "this variable is not supported yet: remove it")
+        elif name not in VARIABLES:
+            log.add(at, f"unknown variable{suggestion(name, [*VARIABLES, *OTHER_VARIABLES])}")
+        elif VARIABLES[name] == ("policies",):
+            # Like PATH: the parts of a list of paths are separated by colons.
+            yield VARIABLES[name], Items(at, tuple(scalar(at, part) for part in value.split(":")))
+        else:
+            yield VARIABLES[name], scalar(at, value)
+
+
+def _flags(flags: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], Node]]:
+    for name, value in flags.items():
+        if value is None:
+            continue
+        path = tuple(name.split("."))
+        if path not in _PATHS:
+            raise KeyError(name)  # a slip in the command line's code, not its user's
+        at = Place(_FLAGS.get(name, "--" + name.replace("_", "-")))
+        if isinstance(value, (list, tuple)):
+            yield path, Items(at, tuple(scalar(at, _written(one)) for one in value))
+        else:
+            yield path, scalar(at, _written(value))
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _overlaid(tree: Node | None, path: Iterable[str], node: Node) -> Pairs:
+    """`tree` with `node` at `path`, in place of whatever was there."""
+    first, *rest = path
+    entries = tree.entries if isinstance(tree, Pairs) else ()
+    before = next((value for key, value in entries if key.text == first), None)
+    value = _overlaid(before, rest, node) if rest else node
+    others = tuple(entry for entry in entries if entry[0].text != first)
+    at = tree.at if isinstance(tree, Pairs) else node.at
+    return Pairs(at, (*others, (Scalar(node.at, first, first), value)))
+
+
+def _settings(tree: Pairs, environ: Mapping[str, str], log: Log) -> Settings | None:
+    try:
+        section: Section = read_section(tree, SETTINGS, log)
+    except Wrong:  # pragma: no cover (a mapping was made sure of above)
+        return None
+    if len(log):
+        return None
+    values = {key: value for key, value in section.values.items() if value is not None}
+    values["state"] = Path(_at_home(section.get("state"), environ))
+    values["policies"] = tuple(_at_home(source, environ) for source in section.get("policies"))
+    return Settings(**values)
+
+
+def _at_home(path: str, environ: Mapping[str, str]) -> str:
+    """`~/x` in the home of the environment given, which need not be this process's own."""
+    home = environ.get("HOME")
+    if home and (path == "~" or path.startswith("~/")):
+        return home + path[1:]
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError:  # no such user, no home: taken literally, as a shell does
+        return path

@@ -1,0 +1,293 @@
+"""Every key of semel.yaml: what it means, how it is read, what it is by default.
+
+The frozen values are here as well, next to the table that makes them. Variables and flags use the same
+table: `limits.request_body` is SEMEL_LIMITS_REQUEST_BODY.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+
+from proxy.policy_file import not_yet
+from proxy.policy_file.fields import Check, Field, Level, Section, nested
+from proxy.policy_file.mistakes import Log, Wrong, suggestion
+from proxy.policy_file.nodes import Broken, Items, Node
+from proxy.policy_file.values import (
+    boolean,
+    choice,
+    duration,
+    host_and_port,
+    label,
+    list_of,
+    pattern,
+    size,
+    text,
+    whole,
+    written,
+)
+from proxy.quantities import quoted
+
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+
+
+class Role(StrEnum):
+    AGENT = "agent"
+    OPERATOR = "operator"
+    METRICS = "metrics"
+
+
+class Unknown(StrEnum):
+    """What happens to a host that no upstream names."""
+
+    DENY = "deny"
+    TUNNEL = "tunnel"
+    RECORD = "record"
+
+
+class OnDivergence(StrEnum):
+    HOLD = "hold"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int  # 0: any free one
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    cert: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    sha256: str
+    tenant: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encryption:
+    key_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """In bytes, seconds, connections."""
+
+    request_body: int = 32 * MIB
+    response_body: int = 256 * MIB
+    connections: int = 2000
+    header_timeout: float = 15.0
+    headers: int = 64 * KIB
+    inline_body: int = 64 * KIB
+    spool: int = MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    unknown: Unknown = Unknown.DENY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    retention: float = 30 * 86400.0
+    on_divergence: OnDivergence = OnDivergence.HOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owners:
+    heartbeat: float = 5.0
+    dead_after: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gc:
+    every: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    listen: Address = Address("127.0.0.1", 8080)
+    tls: Tls | None = None
+    state: Path = field(default_factory=lambda: Path("~/.local/state/semel").expanduser())
+    store: str = "embedded"
+    workers: int = 1
+    policies: tuple[str, ...] = ("presets",)
+    limits: Limits = field(default_factory=Limits)
+    auth: Auth | None = None
+    encryption: Encryption | None = None
+    forward: Forward = field(default_factory=Forward)
+    runs: Runs = field(default_factory=Runs)
+    owners: Owners = field(default_factory=Owners)
+    gc: Gc = field(default_factory=Gc)
+    reload: bool = True
+
+
+def _address(given: str) -> Address:
+    if re.fullmatch(r":?[0-9]+", given):
+        raise ValueError(f"{quoted(given)} has no host: did you mean 127.0.0.1:{given.lstrip(':')}?")
+    return Address(*host_and_port(given, None))
+
+
+def _store(given: str) -> str:
+    known = ("embedded", "memory")
+    if given in known:
+        return given
+    scheme = given.partition("://")[0]  # never the rest: it may hold a password
+    if "://" in given and scheme in not_yet.STORES:
+        raise ValueError(f"a {scheme} store is not supported yet: use embedded or memory")
+    near = suggestion(scheme, known) or ": use embedded or memory"
+    raise ValueError(f"{quoted(scheme)} is not a store{near}")
+
+
+def _path(node: Node, log: Log) -> str:
+    """A relative path counts from the file it stands in, or else from where semel was started."""
+    given: str = text(label)(node, log)
+    if not node.at.line or given.startswith("~"):
+        return given
+    return str(Path(node.at.file).parent / given)
+
+
+def _source(node: Node, log: Log) -> str:
+    word: str = text(label)(node, log)
+    return word if word == "presets" else _path(node, log)
+
+
+def _sources(node: Node, log: Log) -> tuple[str, ...]:
+    if isinstance(node, Broken):
+        raise Wrong
+    if isinstance(node, Items) and not node.items:
+        raise Wrong("this list is empty: without policies there is nothing to call. Name 'presets' or a path")
+    sources: tuple[str, ...] = list_of(_source)(node, log)
+    return sources
+
+
+def _loopback_without_auth(section: Section, log: Log) -> None:
+    if section.sound("listen", "auth") and not section.get("auth") and not section.get("listen").is_loopback:
+        log.add(
+            section.nodes["listen"].at,
+            f"'{section.get('listen')}' can be reached from other machines. That needs 'auth', which is not "
+            "supported yet: listen on 127.0.0.1",
+        )
+
+
+def _death_takes_longer_than_a_beat(section: Section, log: Log) -> None:
+    if section.sound("heartbeat", "dead_after") and section.get("dead_after") < 2 * section.get("heartbeat"):
+        at = section.keys.get("dead_after") or section.keys["heartbeat"]
+        log.add(at, "'dead_after' is at least twice 'heartbeat': one late beat is no death")
+
+
+def _level(name: str, doc: str, *fields: Field, checked_by: tuple[Check, ...] = ()) -> Level:
+    refused = not_yet.keys_of(not_yet.SETTINGS, name)
+    return Level(name=name, doc=doc, fields=fields, checks=checked_by, not_yet=refused)
+
+
+TLS = _level(
+    "tls",
+    "A certificate for the listener.",
+    Field("cert", "The file with the certificate chain.", required=True, parse=_path),
+    Field("key", "The file with its key.", required=True, parse=_path),
+)
+TOKEN = _level(
+    "tokens",
+    "One token.",
+    Field(
+        "sha256",
+        "The token's SHA-256 in hex.",
+        required=True,
+        parse=text(pattern(r"[0-9a-f]{64}", "64 hex digits")),
+    ),
+    Field(
+        "tenant", "Whose it is.", required=True, parse=text(pattern(r"[A-Za-z0-9._-]+", "a tenant's name"))
+    ),
+    Field("role", "agent, operator or metrics.", required=True, parse=choice(Role)),
+)
+AUTH = _level(
+    "auth",
+    "Who may call.",
+    Field("tokens", "The tokens.", required=True, parse=list_of(nested(TOKEN, Token))),
+)
+ENCRYPTION = _level(
+    "encryption",
+    "Encryption at rest.",
+    Field("key_file", "The file with the key.", required=True, parse=_path),
+)
+LIMITS = _level(
+    "limits",
+    "How much of anything.",
+    Field("request_body", "The largest request body.", size(KIB, TIB), "32MiB"),
+    Field("response_body", "The largest answer that is recorded.", size(KIB, TIB), "256MiB"),
+    Field("connections", "Connections at a time.", whole(1, 1_000_000), "2000"),
+    Field("header_timeout", "How long a client may take to send its headers.", duration(), "15s"),
+    Field("headers", "The largest header block.", size(KIB, MIB), "64KiB"),
+    Field("inline_body", "Larger answers are kept as files beside the store.", size(0, 16 * MIB), "64KiB"),
+    Field("spool", "Larger bodies in flight wait in a temporary file.", size(0, GIB), "1MiB"),
+)
+FORWARD = _level(
+    "forward",
+    "The forward proxy.",
+    Field("unknown", "A host that no upstream names: deny, tunnel, record.", choice(Unknown), "deny"),
+)
+RUNS = _level(
+    "runs",
+    "Runs.",
+    Field("retention", "How long a run is kept after its last activity.", duration(), "30d"),
+    Field("on_divergence", "hold or allow.", choice(OnDivergence), "hold"),
+)
+OWNERS = _level(
+    "owners",
+    "How processes on one store watch each other.",
+    Field("heartbeat", "How often a process says that it lives.", duration(), "5s"),
+    Field("dead_after", "How long a silent one is taken to live.", duration(), "15s"),
+    checked_by=(_death_takes_longer_than_a_beat,),
+)
+GC = _level("gc", "Housekeeping.", Field("every", "How often.", duration(), "1h"))
+
+SETTINGS = _level(
+    "settings",
+    "semel.yaml. A flag wins over a SEMEL_ variable, that over the file, that over the default.",
+    Field("listen", "Where to listen, host:port.", written(_address), "127.0.0.1:8080"),
+    Field("tls", "A certificate for the listener.", nested(TLS, Tls)),
+    Field("state", "The directory of the embedded store; flag --state-dir.", _path, "~/.local/state/semel"),
+    Field("store", "embedded, memory, postgres://…, redis://…", text(_store), "embedded"),
+    Field("workers", "Processes.", whole(1, 256), "1"),
+    Field(
+        "policies",
+        "'presets' (what ships with semel), files, directories; later ones win.",
+        _sources,
+        "[presets]",
+    ),
+    Field("limits", "How much of anything.", nested(LIMITS, Limits), "{}"),
+    Field("auth", "Who may call.", nested(AUTH, Auth)),
+    Field("encryption", "Encryption at rest.", nested(ENCRYPTION, Encryption)),
+    Field("forward", "The forward proxy.", nested(FORWARD, Forward), "{}"),
+    Field("runs", "Runs.", nested(RUNS, Runs), "{}"),
+    Field("owners", "How processes on one store watch each other.", nested(OWNERS, Owners), "{}"),
+    Field("gc", "Housekeeping.", nested(GC, Gc), "{}"),
+    Field("reload", "Read policies again when they change; a bad file keeps the old ones.", boolean, "true"),
+    checked_by=(_loopback_without_auth,),
+)
+
+LEVELS = (SETTINGS, TLS, AUTH, TOKEN, ENCRYPTION, LIMITS, FORWARD, RUNS, OWNERS, GC)

@@ -1,0 +1,192 @@
+"""Large bodies as files named by their digest.
+
+A blob is written under a temporary name, fsynced, renamed, and its directory fsynced, before any row may
+name it. A reader never takes a damaged blob for a whole one: the last chunk is withheld until the digest
+fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+from proxy.errors import StoreUnavailable
+from proxy.faults import Point, reach
+from proxy.store.base import BlobLost, BlobRef
+
+CHUNK = 256 * 1024
+# A temporary file older than this was left by a crash: no body takes so long to be copied to a disk.
+ABANDONED = 3600.0
+# How old the figure of bytes may be before the files are counted again, in the background.
+RECOUNT = 900.0
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Enough to keep several fsyncs under way, few enough not to drown the disk.
+THREADS = 4
+
+
+class Blobs:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._temporary = directory / "tmp"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._temporary.mkdir(mode=0o700, exist_ok=True)
+        self._numbers = count()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="semel-blobs")
+        self._bytes = 0
+        self._counted_at = -RECOUNT
+        self._lock = threading.Lock()
+        self._closed = False
+        self._remove_abandoned()
+
+    async def put(self, chunks: Iterable[bytes]) -> BlobRef:
+        """Goes on to its end when the waiter is cancelled; a blob that no row names is collected later."""
+        self._refuse_if_closed()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._put, chunks)
+
+    async def read(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        self._refuse_if_closed()
+        run = asyncio.get_running_loop().run_in_executor
+        fd = await run(self._threads, self._open, ref)
+        try:
+            digest = hashlib.blake2b(digest_size=32)
+            left = ref.size
+            while left:
+                chunk = await run(self._threads, _read, fd, min(CHUNK, left))
+                left -= len(chunk)
+                digest.update(chunk)
+                if not chunk or (not left and digest.hexdigest() != ref.digest):
+                    raise BlobLost(f"blob {ref.digest} is damaged")
+                yield chunk
+            if not ref.size and digest.hexdigest() != ref.digest:
+                raise BlobLost(f"blob {ref.digest} is damaged")
+        finally:
+            os.close(fd)
+
+    def bytes_used(self) -> int:
+        """Cheap: the last count and what this process added since. A new count is begun when that is old."""
+        with self._lock:
+            due = not self._closed and time.monotonic() - self._counted_at > RECOUNT
+            if due:
+                self._counted_at = time.monotonic()
+                self._threads.submit(self._recount)
+            return self._bytes
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    # --- in a thread ---------------------------------------------------------------------------------
+
+    def _put(self, chunks: Iterable[bytes]) -> BlobRef:
+        # A name of this process and this moment: two that write the same content never meet.
+        temporary = self._temporary / f"{time.time_ns()}-{os.getpid()}-{next(self._numbers)}"
+        try:
+            ref = _write(temporary, chunks)
+            reach(Point.BLOB_WRITTEN)
+            self._name(temporary, ref)
+        except OSError as error:
+            raise StoreUnavailable(f"the store is not available: {error.strerror}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        return ref
+
+    def _name(self, temporary: Path, ref: BlobRef) -> None:
+        """An existing file of that name is replaced: its content is the same, unless it was damaged, and the
+        fresh time says that somebody is about to refer to it."""
+        path = self._path(ref.digest)
+        self._make_parent(path.parent)
+        known = path.exists()
+        temporary.rename(path)
+        reach(Point.BLOB_RENAMED)
+        _sync_directory(path.parent)
+        if not known:
+            with self._lock:
+                self._bytes += ref.size
+
+    def _make_parent(self, parent: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            parent.mkdir(mode=0o700)
+        # Also when it was there: whoever made it may not have come to this line yet.
+        _sync_directory(self._directory)
+
+    def _open(self, ref: BlobRef) -> int:
+        if not _DIGEST.fullmatch(ref.digest):
+            raise BlobLost("not the name of a blob")
+        try:
+            fd = os.open(self._path(ref.digest), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise BlobLost(f"blob {ref.digest} is missing") from None
+        except OSError as error:
+            raise StoreUnavailable(f"the store is not available: {error.strerror}") from error
+        if os.fstat(fd).st_size != ref.size:
+            os.close(fd)
+            raise BlobLost(f"blob {ref.digest} has the wrong size")
+        return fd
+
+    def _recount(self) -> None:
+        """A pause after each directory: a million files must not be felt."""
+        total = 0
+        for parent in self._directory.iterdir():
+            with contextlib.suppress(OSError), os.scandir(parent) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        total += entry.stat().st_size
+            if self._closed:
+                return
+            time.sleep(0.001)
+        with self._lock:
+            self._bytes = total
+
+    def _remove_abandoned(self) -> None:
+        for path in self._temporary.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - ABANDONED:
+                    path.unlink()
+
+    def _path(self, digest: str) -> Path:
+        return self._directory / digest[:2] / digest
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> BlobRef:
+    digest, size = hashlib.blake2b(digest_size=32), 0
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return BlobRef(digest.hexdigest(), size)
+
+
+def _read(fd: int, length: int) -> bytes:
+    try:
+        return os.read(fd, length)
+    except OSError as error:
+        raise StoreUnavailable(f"the store is not available: {error.strerror}") from error
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

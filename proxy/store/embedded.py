@@ -1,0 +1,200 @@
+"""The embedded store: a SQLite ledger, blobs as files, a cache for what may be lost, all in one directory.
+
+Several processes may share the directory. This file only puts the parts together: writer.py commits,
+reader.py reads and watches, owners.py knows who lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from proxy.core.intent import Call, Entry, State
+from proxy.errors import StoreUnavailable
+from proxy.store import statements
+from proxy.store.base import BlobRef, Census, Swap
+from proxy.store.codec import call_to_row, entry_to_row
+from proxy.store.premises import Premises, move_in
+from proxy.store.reader import Reader
+from proxy.store.shared_cache import SharedCache
+from proxy.store.watchers import Watchers
+from proxy.store.writer import Writer
+
+CACHE_LIMIT = 1024 * 1024 * 1024
+# Marks are written this long after the first of them: seldom enough to coalesce, within the second promised.
+MARKS_AFTER = 0.5
+
+
+class EmbeddedStore:
+    name = "embedded"
+
+    def __init__(self, premises: Premises, *, cache_limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._database = premises.database
+        self._owner = premises.owner
+        self.owner = premises.owner.epoch
+        self.secret = premises.secret
+        self._watchers = Watchers()
+        self._writer = Writer(
+            premises.database, premises.connection, premises.patience, loop, self._watchers.row_changed
+        )
+        self._reader = Reader(premises.database, loop, self._watchers)
+        self._blobs = premises.blobs
+        self._cache = SharedCache(premises.directory / "cache", cache_limit)
+        self._marks_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._writer.start()
+        self._reader.start()
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        *,
+        cache_limit: int = CACHE_LIMIT,
+        vfs: str | None = None,
+        pragmas: dict[str, str | int] | None = None,
+    ) -> EmbeddedStore:
+        """ConfigurationError if the directory cannot serve. `vfs`, `pragmas`: for tests of durability."""
+        loop = asyncio.get_running_loop()
+        premises = await loop.run_in_executor(None, move_in, directory, vfs, pragmas or {})
+        return cls(premises, cache_limit=cache_limit, loop=loop)
+
+    # --- calls ---------------------------------------------------------------------------------------
+
+    async def get(self, key: bytes) -> Call | None:
+        call: Call | None = await self._reader.submit(statements.get, key)
+        return call
+
+    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+        if call.version != expected + 1:
+            raise ValueError("a swap writes the version after the expected one")
+        swap: Swap = await self._writer.submit(
+            statements.swap, call_to_row(call), entry_to_row(entry), expected
+        )
+        return swap
+
+    async def note(self, key: bytes, entry: Entry) -> None:
+        await self._writer.submit(statements.note, key, entry_to_row(entry))
+
+    async def history(self, key: bytes) -> list[Entry]:
+        entries: list[Entry] = await self._reader.submit(statements.history, key)
+        return entries
+
+    def mark_replayed(self, key: bytes, at: float) -> None:
+        self._writer.marks.add(key, at)
+        if self._marks_timer is None and not self._closed:
+            self._marks_timer = self._loop.call_later(MARKS_AFTER, self._flush_marks)
+
+    def _flush_marks(self) -> None:
+        self._marks_timer = None
+        if not self._closed:
+            self._writer.flush_marks().add_done_callback(_forget_failure)
+
+    async def replays(self, key: bytes) -> int:
+        with contextlib.suppress(StoreUnavailable):  # a disk that cannot be written can perhaps be read
+            await self._writer.flush_marks()
+            while self._writer.marks:  # written in portions
+                await self._writer.flush_marks()
+        number: int = await self._reader.submit(statements.replays, key)
+        return number
+
+    async def changed(self, key: bytes, version: int, timeout: float) -> bool:
+        self._refuse_if_closed()
+        woken: asyncio.Future[None] = self._loop.create_future()
+        # Watch first, then look: a change between the two wakes us, a change before is seen.
+        self._watchers.add(key, version, woken)
+        try:
+            if await self._reader.submit(statements.version, key) != version:
+                return True
+            async with asyncio.timeout(timeout):
+                await woken
+        except TimeoutError:
+            return False
+        finally:
+            self._watchers.remove(key, version, woken)
+        self._refuse_if_closed()
+        return True
+
+    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
+        calls: list[Call] = await self._reader.submit(statements.in_state, state, limit)
+        return calls
+
+    # --- owners --------------------------------------------------------------------------------------
+
+    async def orphans(self) -> list[Call]:
+        calls: list[Call] = await self._reader.submit(self._orphans)
+        return calls
+
+    def _orphans(self, connection: apsw.Connection) -> list[Call]:
+        owners = statements.pending_owners(connection)
+        dead = [owner for owner in owners if self._owner.is_dead(owner)]
+        self._owner.forget_dead(frozenset(owners))
+        return [call for owner in dead for call in statements.pending_of(connection, owner)]
+
+    def owns(self) -> bool:
+        return not self._closed and self._owner.holds()
+
+    async def owner_is_dead(self, owner: str) -> bool:
+        if owner == self.owner:
+            return not self.owns()
+        dead: bool = await self._reader.submit(lambda _: self._owner.is_dead(owner))
+        return dead
+
+    # --- the rest ------------------------------------------------------------------------------------
+
+    async def census(self) -> Census:
+        figures: statements.Figures = await self._reader.submit(statements.figures)
+        return Census(
+            by_state=figures.by_state,
+            oldest_doubt_at=figures.oldest_doubt_at,
+            bytes_used=figures.database_bytes + self._database.log_size() + self._blobs.bytes_used(),
+            cache_evictions=self._cache.evictions,
+        )
+
+    async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
+        return await self._blobs.put(chunks)
+
+    def read_blob(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        return self._blobs.read(ref)
+
+    async def cache_put(self, key: bytes, value: bytes, ttl: float) -> None:
+        self._refuse_if_closed()
+        await self._cache.put(key, value, ttl)
+
+    async def cache_get(self, key: bytes) -> bytes | None:
+        self._refuse_if_closed()
+        return await self._cache.get(key)
+
+    async def ping(self) -> None:
+        await self._writer.submit(statements.touch, str(time.time()).encode())
+        await self._reader.submit(statements.version, b"")
+
+    async def close(self) -> None:
+        """Queued writes and marks are done first. The reader goes before the writer, so that the writer's
+        connection is the last of this process: SQLite then empties the log into the database."""
+        self._closed = True
+        if self._marks_timer is not None:
+            self._marks_timer.cancel()
+        self._watchers.wake_all()
+        await self._reader.close()
+        await self._writer.close()
+        await self._blobs.close()
+        await self._cache.close()
+        self._owner.release()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+
+def _forget_failure(future: asyncio.Future[Any]) -> None:
+    """Marks that could not be written stay in memory and go with the next batch."""
+    if not future.cancelled():
+        future.exception()

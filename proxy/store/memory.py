@@ -1,0 +1,187 @@
+"""The reference model: the same promises as every store, in a few dictionaries, gone with the process.
+
+Several `MemoryStore`s on one `World` stand for several processes on one store, so that a test can run two
+proxies, let one die, or take the store away from under one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from proxy.core.intent import Call, Entry, State
+from proxy.errors import StoreUnavailable
+from proxy.store.base import BlobLost, BlobRef, Census, Swap
+from proxy.store.watchers import Watchers
+
+CHUNK = 256 * 1024
+
+
+@dataclass(slots=True)
+class World:
+    """What the processes share. `clock` ages what lies in the cache."""
+
+    clock: Callable[[], float] = time.time
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    calls: dict[bytes, Call] = field(default_factory=dict)  # in the order in which they were first seen
+    events: dict[bytes, list[Entry]] = field(default_factory=dict)
+    replays: dict[bytes, int] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    cache: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
+    living: set[str] = field(default_factory=set)
+    watchers: Watchers = field(default_factory=Watchers)
+    epochs: count[int] = field(default_factory=lambda: count(1))
+
+
+class MemoryStore:
+    """For tests: `unavailable` makes every call raise; `fail_after_swaps` lets so many swaps land and then
+    raise all the same, as when the reply is lost; `kill` is the death of this process."""
+
+    name = "memory"
+
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World()
+        self.owner = f"memory-{next(self.world.epochs)}-{secrets.token_hex(4)}"
+        self.secret = self.world.secret
+        self.unavailable = False
+        self.fail_after_swaps = 0
+        self._closed = False
+        self.world.living.add(self.owner)
+
+    def kill(self) -> None:
+        self._closed = True
+        self.world.living.discard(self.owner)
+
+    async def get(self, key: bytes) -> Call | None:
+        self._check()
+        return self.world.calls.get(key)
+
+    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+        if call.version != expected + 1:
+            raise ValueError("a swap writes the version after the expected one")
+        self._check()
+        present = self.world.calls.get(call.key)
+        if (present.version if present else 0) != expected:
+            return Swap(False, present)
+        self.world.calls[call.key] = call
+        self.world.events.setdefault(call.key, []).append(entry)
+        self.world.watchers.row_changed(call.key, call.version)
+        if self.fail_after_swaps:
+            self.fail_after_swaps -= 1
+            raise StoreUnavailable("the store is not available: the reply was lost")
+        return Swap(True)
+
+    async def note(self, key: bytes, entry: Entry) -> None:
+        self._check()
+        if key in self.world.calls:  # history is kept with the call
+            self.world.events[key].append(entry)
+
+    async def history(self, key: bytes) -> list[Entry]:
+        self._check()
+        return list(self.world.events.get(key, ()))
+
+    def mark_replayed(self, key: bytes, at: float) -> None:
+        self.world.replays[key] = self.world.replays.get(key, 0) + 1
+
+    async def replays(self, key: bytes) -> int:
+        self._check()
+        return self.world.replays.get(key, 0)
+
+    async def changed(self, key: bytes, version: int, timeout: float) -> bool:
+        self._check()
+        present = self.world.calls.get(key)
+        if (present.version if present else 0) != version:
+            return True
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.world.watchers.add(key, version, woken)
+        try:
+            async with asyncio.timeout(timeout):
+                await woken
+        except TimeoutError:
+            return False
+        finally:
+            self.world.watchers.remove(key, version, woken)
+        self._check()
+        return True
+
+    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
+        self._check()
+        calls = [call for call in self.world.calls.values() if call.state is state]
+        if state is State.IN_DOUBT:
+            calls.sort(key=lambda call: call.doubt.since if call.doubt else 0.0)
+        return calls[:limit]
+
+    async def orphans(self) -> list[Call]:
+        self._check()
+        living = self.world.living
+        return [c for c in self.world.calls.values() if c.state is State.PENDING and c.owner not in living]
+
+    def owns(self) -> bool:
+        return not self._closed
+
+    async def owner_is_dead(self, owner: str) -> bool:
+        self._check()
+        return owner not in self.world.living
+
+    async def census(self) -> Census:
+        self._check()
+        calls = self.world.calls.values()
+        return Census(
+            by_state={state: sum(call.state is state for call in calls) for state in State},
+            oldest_doubt_at=min(
+                (call.doubt.since for call in calls if call.state is State.IN_DOUBT and call.doubt),
+                default=None,
+            ),
+            bytes_used=sum(map(_size, calls)) + sum(map(len, self.world.blobs.values())),
+            cache_evictions=0,
+        )
+
+    async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
+        self._check()
+        content = b"".join(chunks)
+        digest = hashlib.blake2b(content, digest_size=32).hexdigest()
+        self.world.blobs[digest] = content
+        return BlobRef(digest, len(content))
+
+    async def read_blob(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        self._check()
+        content = self.world.blobs.get(ref.digest)
+        if content is None or len(content) != ref.size:
+            raise BlobLost(f"blob {ref.digest} is missing")
+        damaged = hashlib.blake2b(content, digest_size=32).hexdigest() != ref.digest
+        for start in range(0, ref.size, CHUNK):
+            if damaged and start + CHUNK >= ref.size:
+                raise BlobLost(f"blob {ref.digest} is damaged")
+            yield content[start : start + CHUNK]
+
+    async def cache_put(self, key: bytes, value: bytes, ttl: float) -> None:
+        self._check()
+        self.world.cache[key] = (value, self.world.clock() + ttl)
+
+    async def cache_get(self, key: bytes) -> bytes | None:
+        self._check()
+        value, until = self.world.cache.get(key, (None, 0.0))
+        return value if self.world.clock() < until else None
+
+    async def ping(self) -> None:
+        self._check()
+
+    async def close(self) -> None:
+        self.kill()
+        self.world.watchers.wake_all()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if self.unavailable:
+            raise StoreUnavailable("the store is not available: a test took it away")
+
+
+def _size(call: Call) -> int:
+    answer = call.answer
+    return len(call.request) + (len(answer.head) + len(answer.body) if answer else 0)

@@ -1,0 +1,114 @@
+"""Which processes live: each holds a lock on a file of its own, and the kernel lets go when it dies.
+
+An epoch is unique for ever, so a dead one never comes back, and a file that is gone means dead. The lock is
+taken before the file gets its name: no epoch is ever seen unlocked while its process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import time
+import weakref
+from pathlib import Path
+
+from proxy.errors import ConfigurationError
+
+_EPOCH = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{16}")
+_SUFFIX = ".lock"
+
+
+class Owner:
+    """This process's epoch, held until `release`."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._directory = directory
+        self.epoch = f"{time.time_ns()}-{os.getpid()}-{secrets.token_hex(8)}"
+        self._path = self._path_of(self.epoch)
+        unnamed = directory / f"new-{self.epoch}"
+        self._fd = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock(unnamed)
+            unnamed.rename(self._path)
+        except BaseException:
+            os.close(self._fd)
+            unnamed.unlink(missing_ok=True)
+            raise
+        _close_after_fork(self)
+
+    def _lock(self, path: Path) -> None:
+        """Take the lock, and prove that it keeps others out: on some network file systems it does not."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            works = not _can_lock(path)
+        except OSError:
+            works = False
+        if not works:
+            raise ConfigurationError(
+                f"file locks do not work in {self._directory}, and semel needs them to know which of its "
+                "processes live. Use a --state-dir on a local disk."
+            )
+
+    def holds(self) -> bool:
+        """False once released, or when somebody removed the file: others then take this process for dead."""
+        return self._fd >= 0 and os.fstat(self._fd).st_nlink > 0
+
+    def is_dead(self, epoch: str) -> bool:
+        if epoch == self.epoch:
+            return not self.holds()
+        if not _EPOCH.fullmatch(epoch):
+            return True  # not a name that this store ever gave
+        try:
+            return _can_lock(self._path_of(epoch))
+        except FileNotFoundError:
+            return True
+
+    def forget_dead(self, needed: frozenset[str]) -> None:
+        """Remove the files of dead owners, save those in `needed`."""
+        for path in self._directory.glob(f"*{_SUFFIX}"):
+            epoch = path.name.removesuffix(_SUFFIX)
+            if epoch not in needed and self.is_dead(epoch) and epoch != self.epoch:
+                path.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            if self.holds():
+                self._path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = -1
+
+    def after_fork(self) -> None:
+        """In a child: the lock belongs to the parent and must die with it, so its copy is closed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _path_of(self, epoch: str) -> Path:
+        return self._directory / f"{epoch}{_SUFFIX}"
+
+
+def _can_lock(path: Path) -> bool:
+    """Shared, so that two who look at once do not take each other for the owner."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _close_after_fork(owner: Owner) -> None:
+    reference = weakref.ref(owner)
+
+    def close() -> None:
+        with contextlib.suppress(OSError):
+            if (held := reference()) is not None:
+                held.after_fork()
+
+    os.register_at_fork(after_in_child=close)

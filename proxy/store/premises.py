@@ -1,0 +1,133 @@
+"""The directory of the embedded store: made, checked, locked, its database up to date.
+
+Everything is private: directories 0700, files 0600. What cannot serve is refused with what to do about it,
+and before anything in it is changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from proxy.errors import ConfigurationError
+from proxy.store import statements
+from proxy.store.blobs import Blobs
+from proxy.store.database import FILE_NAME, Database, Patience, close_quietly
+from proxy.store.owners import Owner
+from proxy.store.schema import migrate, refuse_newer
+
+# Two processes that start together take turns. A migration of a large database may take this long.
+OPENING = 120.0
+_OPEN_LOCK = "open.lock"
+# What may lie in a directory that is ours.
+_OURS = frozenset({FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", _OPEN_LOCK, "owners", "blobs", "cache"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    directory: Path
+    database: Database
+    connection: apsw.Connection  # the writer's
+    patience: Patience
+    owner: Owner
+    blobs: Blobs
+    secret: bytes
+
+
+def move_in(directory: Path, vfs: str | None, pragmas: dict[str, str | int]) -> Premises:
+    """Open what is there, or make it. Safe when several processes do so at once."""
+    path = directory / FILE_NAME
+    try:
+        refuse_newer(path)
+        _make_private(directory)
+        with _Turn(directory / _OPEN_LOCK):
+            refuse_newer(path)
+            return _open(directory, Database(path=path, vfs=vfs, pragmas=pragmas))
+    except OSError as error:
+        raise ConfigurationError(
+            f"{directory} cannot be used to keep the record: {error.strerror}. "
+            "Semel needs a directory that it may write; name another with --state-dir."
+        ) from error
+
+
+def _open(directory: Path, database: Database) -> Premises:
+    _create_private(database.path)
+    patience = Patience(OPENING)
+    owner = Owner(directory / "owners")
+    connection = None
+    try:
+        connection = database.connect(patience)
+        migrate(connection)
+        secret = statements.secret(connection)
+        blobs = Blobs(directory / "blobs")
+    except BaseException as error:
+        close_quietly(connection)
+        owner.release()
+        if isinstance(error, apsw.Error):
+            raise ConfigurationError(
+                f"{database.path} cannot be opened: {error}. If it is damaged, restore it from a backup or "
+                "move it away; calls recorded in it are then unknown to semel."
+            ) from error
+        raise
+    patience.bound = Patience().bound
+    return Premises(
+        directory=directory, database=database, connection=connection, patience=patience, owner=owner,
+        blobs=blobs, secret=secret,
+    )  # fmt: skip
+
+
+def _make_private(directory: Path) -> None:
+    """An empty directory, or one that is ours, is tightened: `mkdir` makes 0755 and nobody means that. One
+    with other things in it is refused: to close somebody's shared directory would break what uses it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & 0o077:
+        strangers = {entry.name for entry in directory.iterdir()} - _OURS
+        if strangers:
+            raise ConfigurationError(
+                f"{directory} may be entered by others (mode {mode:04o}) and holds things that are not "
+                f"semel's ({min(strangers)}). Name a directory of its own with --state-dir, or chmod 700 it."
+            )
+        directory.chmod(0o700)
+
+
+def _create_private(path: Path) -> None:
+    """SQLite gives its -wal and -shm files the mode of the database file, so that must be right first."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if stat.S_IMODE(os.fstat(fd).st_mode) & 0o177:
+            os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+
+
+class _Turn:
+    """Held while opening: making the database and migrating it are for one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + OPENING
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    os.close(self._fd)
+                    raise ConfigurationError(
+                        f"another process has been opening {self._path.parent} for {OPENING:.0f} seconds"
+                    ) from None
+                time.sleep(0.005)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)

@@ -1,0 +1,114 @@
+"""A thread that takes jobs in batches and hands all results of a batch back to the event loop at once.
+
+Waking the loop costs more than most jobs, so it is done once per batch. A job whose waiter has left is done
+all the same: cancelling a wait never undoes a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from proxy.errors import StoreUnavailable
+
+Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+# A job with its result, or with the error in its place.
+Outcome: TypeAlias = tuple[Job, Any, BaseException | None]
+
+# Bounds how long the first of a batch waits for the last; far above what fits into one fsync.
+BATCH = 256
+
+
+class Worker(ABC):
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._closed = False  # the loop's side: no more jobs
+        self._ending = False  # the thread's side: this batch is the last
+        self._ended: asyncio.Future[None] = loop.create_future()
+        # Daemon: a process that ends without closing the store must not hang on it.
+        self._thread = threading.Thread(target=self._run, name=f"semel-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, perform: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # noqa: ANN401
+        """`perform(connection, *args)` in the thread."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put((perform, args, future))
+        return future
+
+    async def close(self) -> None:
+        """Everything submitted so far is done first."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.shield(self._ended)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ending:
+                jobs = self._take()
+                if jobs:
+                    self._tell(self._resolve, self._handle(jobs))
+                self._between()
+        finally:
+            self._leave()
+            self._tell(self._end)
+
+    def _take(self) -> list[Job]:
+        """Wait for one job, then take what else is there. Empty when the wait was cut short."""
+        jobs: list[Job] = []
+        try:
+            job = self._queue.get(timeout=self._pause())
+            while job is not None:
+                jobs.append(job)
+                if len(jobs) >= BATCH or self._queue.empty():
+                    return jobs
+                job = self._queue.get_nowait()
+            self._ending = True
+        except queue.Empty:
+            pass
+        return jobs
+
+    def _tell(self, callback: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it everybody who waited
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def _resolve(self, outcomes: Sequence[Outcome]) -> None:
+        """On the event loop."""
+        for (_, _, future), result, error in outcomes:
+            if future.done():
+                continue  # its waiter was cancelled
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    @abstractmethod
+    def _handle(self, jobs: list[Job]) -> list[Outcome]:
+        """Do them all; never raise."""
+
+    def _pause(self) -> float | None:
+        """How long to wait for a job before `_between` is due anyway. None: for ever."""
+        return None
+
+    @abstractmethod
+    def _between(self) -> None:
+        """After each batch, when everybody has been told. Never raises."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """The last thing in the thread. Never raises."""

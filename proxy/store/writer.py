@@ -1,0 +1,190 @@
+"""The one thread of this process that writes the ledger: group commit.
+
+It takes everything that waits, executes it in one transaction, commits with one fsync, and only then tells
+anybody. After an I/O error nothing is known about the page cache, so the connection is thrown away and the
+log is emptied into the database before the next write: what was acknowledged afterwards must not stand
+behind a hole in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+
+from proxy.faults import Point, reach
+from proxy.store import statements
+from proxy.store.codec import CALL_COLUMNS
+from proxy.store.database import OWN_FAULT, PATIENCE, Database, Patience, close_quietly, unavailable
+from proxy.store.marks import Marks
+from proxy.store.worker import Job, Outcome, Worker
+
+# Pages in the log before it is copied into the database. The usual 1,000 would mean several copies per
+# second at 2,000 calls/s, each with two more fsyncs; pages that change again and again (counts, the ends of
+# the tables) are copied once per round, so fewer rounds are less work. 4,000 pages are 16 MiB: some tens of
+# milliseconds to copy, and to read again after a crash. It happens between batches, after everybody has
+# been told.
+CHECKPOINT_PAGES = 4000
+# How long a checkpoint waits for readers before it lets the log grow on: a reader may be a person's export.
+CHECKPOINT_PATIENCE = 0.02
+
+
+KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
+
+
+class Unstorable(Exception):
+    """One job's values cannot be stored; the others in its batch have nothing to do with it."""
+
+    def __init__(self, job: Job, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.job = job
+        self.error = error
+
+
+class Writer(Worker):
+    def __init__(
+        self,
+        database: Database,
+        connection: apsw.Connection,
+        patience: Patience,
+        loop: asyncio.AbstractEventLoop,
+        on_change: Callable[[bytes, int], None],
+    ) -> None:
+        super().__init__("writer", loop)
+        self.marks = Marks()
+        self._database = database
+        self._patience = patience
+        self._connection: apsw.Connection | None = connection
+        self._on_change = on_change
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        self._suspect = False  # an I/O error came by: recover before the next write
+        self._flushing = False  # marks are due
+        connection.set_wal_hook(self._log_grew)
+
+    def flush_marks(self) -> asyncio.Future[Any]:
+        """Resolved when a first portion is durable; the rest follows in the next transactions."""
+        return self.submit(self._start_flush)
+
+    def _start_flush(self, _: apsw.Connection) -> None:
+        self.marks.gather()
+        self._flushing = True
+
+    def _resolve(self, outcomes: Sequence[Outcome]) -> None:
+        """Waiters of this process are woken by the commit itself, not by the next look at the database."""
+        super()._resolve(outcomes)
+        for (perform, args, _), result, _ in outcomes:
+            if perform is statements.swap and result is not None and result.won:
+                self._on_change(args[0][KEY], args[0][VERSION])
+
+    # --- in the thread -------------------------------------------------------------------------------
+
+    def _handle(self, jobs: list[Job]) -> list[Outcome]:
+        refused: list[Outcome] = []
+        while True:
+            try:
+                return refused + self._commit(jobs)
+            except Unstorable as error:
+                self._roll_back()
+                refused.append((error.job, None, unavailable(error.error)))
+                jobs = [job for job in jobs if job is not error.job]
+            except BaseException as error:  # whatever it was, somebody waits for an answer
+                self._distrust(error)
+                return refused + [(job, None, unavailable(error)) for job in jobs]
+
+    def _commit(self, jobs: list[Job]) -> list[Outcome]:
+        connection = self._connection or self._reopen()
+        connection.execute("BEGIN IMMEDIATE")
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            perform, args, _ = job
+            try:
+                outcomes.append((job, perform(connection, *args), None))
+            except OWN_FAULT as error:
+                raise Unstorable(job, error) from error
+        portion = self.marks.take() if self._flushing else []
+        try:
+            if portion:
+                statements.mark(connection, portion)
+            reach(Point.COMMIT_BEGUN)
+            connection.execute("COMMIT")
+        except BaseException:
+            self.marks.put_back(portion)
+            raise
+        self._flushing = bool(self.marks)
+        reach(Point.COMMITTED)
+        return outcomes
+
+    def _reopen(self) -> apsw.Connection:
+        connection = self._database.connect(self._patience)
+        try:
+            if self._suspect:
+                # Copies the log into the database, fsyncs that, and starts the log from nothing.
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            connection.set_wal_hook(self._log_grew)
+        except BaseException:
+            close_quietly(connection)
+            raise
+        self._suspect = False
+        self._log_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        self._connection = connection
+        return connection
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except apsw.Error as error:
+                self._distrust(error)
+
+    def _distrust(self, error: BaseException) -> None:
+        """Nothing is written on this connection again. Waiting in vain for another process is the one
+        trouble that says nothing about the disk."""
+        if isinstance(error, apsw.BusyError):
+            self._roll_back()
+            return
+        self._suspect = True
+        close_quietly(self._connection)
+        self._connection = None
+
+    def _log_grew(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _pause(self) -> float | None:
+        return 0.0 if self._flushing and self._connection is not None else None
+
+    def _between(self) -> None:
+        if self._flushing and self._queue.empty() and self._connection is not None:
+            self._handle([])
+        if self._log_pages >= self._checkpoint_at and self._connection is not None:
+            self._checkpoint(self._connection)
+
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        """RESTART: copy, then wait a moment until no reader needs the log, so that it starts anew. A mere
+        copy beside busy readers would let the log grow without end."""
+        self._patience.bound = CHECKPOINT_PATIENCE
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+            self._checkpoint_at = CHECKPOINT_PAGES
+        except apsw.BusyError:
+            self._checkpoint_at = self._log_pages + CHECKPOINT_PAGES
+        except apsw.Error as error:
+            self._distrust(error)
+        finally:
+            self._patience.bound = PATIENCE
+        self._log_pages = 0
+
+    def _leave(self) -> None:
+        self.marks.gather()
+        before = 0
+        while self._connection is not None and len(self.marks) != before:  # until nothing moves any more
+            before = len(self.marks)
+            self._flushing = True
+            self._handle([])
+        close_quietly(self._connection)
+        self._connection = None

@@ -1,0 +1,171 @@
+"""Large bodies in both directions: written and read piece by piece, never more in memory than a few parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.spool import Spool
+from proxy.upstream.base import Answered
+from tests.origin import OK, Origin, ReadBody, ReadHead, Script, Stall, StopReading, Wait, answer, run_on
+from tests.sending import Collecting, both_loops, client, request, yes
+
+
+def large_spool(size: int, directory: Path) -> Spool:
+    spool = Spool(memory_limit=0, directory=directory)
+    for start in range(0, size, 65536):
+        spool.append(bytes([start // 65536 % 251]) * min(65536, size - start))
+    return spool
+
+
+@both_loops
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_large_body_goes_out_piece_by_piece(loop: str, on_disk: bool, tmp_path: Path) -> None:
+    """8 MiB from memory or from disk arrive whole, and the connection is used again."""
+    size = 8 * 1024 * 1024
+    spool = large_spool(size, tmp_path) if on_disk else Spool.of(b"m" * size)
+
+    async def scenario() -> None:
+        async with Origin() as origin, client() as upstream:
+            out = request(origin.port, "PUT", body=spool)
+            assert await upstream.send(out, Collecting(), yes) == Answered(200)
+            (seen,) = origin.requests
+            assert seen.complete
+            assert seen.body == spool.whole()
+            await upstream.send(request(origin.port), Collecting(), yes)
+            assert origin.connections == 1
+
+    assert spool.on_disk is on_disk
+    run_on(loop, scenario())
+
+
+@both_loops
+def test_early_refusal_stops_the_upload(loop: str, tmp_path: Path) -> None:
+    """413 before the body was read: the answer counts, the rest is not written, nor the connection reused."""
+    size = 64 * 1024 * 1024
+    refusal: Script = (ReadHead(), StopReading(), answer(413, b"too much"), Stall())
+
+    async def scenario() -> None:
+        async with Origin(refusal, OK) as origin, client() as upstream:
+            sink = Collecting()
+            out = request(origin.port, body=large_spool(size, tmp_path))
+            assert await upstream.send(out, sink, yes) == Answered(413)
+            assert sink.body == b"too much"
+            assert origin.received < size
+            assert await upstream.send(request(origin.port), Collecting(), yes) == Answered(200)
+            assert origin.connections == 2
+
+    run_on(loop, scenario())
+
+
+@both_loops
+def test_early_refusal_stops_the_upload_even_if_the_upstream_reads_on(loop: str, tmp_path: Path) -> None:
+    """The refusal decides, not the full window: nothing more is written while its body is still coming."""
+    size = 64 * 1024 * 1024
+    raw = answer(413, b"too much")
+
+    async def scenario() -> None:
+        go_on = asyncio.Event()
+        script: Script = (ReadHead(), raw[:-1], Wait(go_on), raw[-1:])
+        async with Origin(script) as origin, client() as upstream:
+            out = request(origin.port, body=large_spool(size, tmp_path))
+            sending = asyncio.create_task(upstream.send(out, Collecting(), yes))
+            with contextlib.suppress(TimeoutError):  # what must not come does not come
+                async with asyncio.timeout(1.0):
+                    while not (origin.requests and origin.requests[0].complete):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            go_on.set()
+            assert await sending == Answered(413)
+            assert origin.received < size
+
+    run_on(loop, scenario())
+
+
+@both_loops
+def test_answer_while_the_request_is_still_read(loop: str) -> None:
+    """A 2xx that starts early does not stop the upload: the upstream wants all of it."""
+    size = 8 * 1024 * 1024
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc"
+
+    async def scenario() -> None:
+        async with Origin((ReadHead(), head, ReadBody(), b"def")) as origin, client() as upstream:
+            sink = Collecting()
+            out = request(origin.port, body=Spool.of(b"x" * size))
+            assert await upstream.send(out, sink, yes) == Answered(200)
+            assert sink.body == b"abcdef"
+            assert origin.requests[0].complete
+
+    run_on(loop, scenario())
+
+
+class Slow(Collecting):
+    """Counts instead of keeping, and waits to be let on every time."""
+
+    def __init__(self, gate: Callable[[], asyncio.Future[None]]) -> None:
+        super().__init__()
+        self.size = 0
+        self.largest = 0
+        self._gate = gate
+
+    async def data(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        self.largest = max(self.largest, len(chunk))
+        await self._gate()
+
+
+@both_loops
+def test_a_slow_caller_does_not_fill_the_memory(loop: str) -> None:
+    """64 MiB to a sink that lets the event loop turn 20 times per part: at most a few parts are held."""
+    size = 64 * 1024 * 1024
+    piece = bytes(1024 * 1024)
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, client() as upstream:
+            sink = Slow(lambda: asyncio.ensure_future(turns()))
+            out = request(server.sockets[0].getsockname()[1], "GET", body=None)
+            tracemalloc.start()
+            try:
+                assert await upstream.send(out, sink, yes) == Answered(200)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        assert sink.size == size
+        assert sink.largest < 1024 * 1024
+        assert peak < 6 * 1024 * 1024
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // len(piece)):
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+    run_on(loop, scenario())
+
+
+@both_loops
+def test_when_the_sink_raises_the_connection_is_closed(loop: str) -> None:
+    """The error comes out as it is, and the connection is neither kept nor left open."""
+
+    class Full(Collecting):
+        async def data(self, chunk: bytes) -> None:
+            raise OSError("no space left")
+
+    async def scenario() -> None:
+        async with Origin() as origin, client() as upstream:
+            with pytest.raises(OSError, match="no space left"):
+                await upstream.send(request(origin.port), Full(), yes)
+            await asyncio.wait_for(origin.visitors[0].gone.wait(), 5)
+
+    run_on(loop, scenario())

@@ -1,0 +1,73 @@
+"""Calls and history lines for store tests: small, valid, and made through the transition table."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
+
+NOW = 1_700_000_000.0
+
+
+def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Call, Entry]:
+    """A first claim, to be swapped in with expected=0."""
+    key = key or os.urandom(16)
+    call = Call(
+        key=key, fingerprint=key * 2, named_by=b"", tenant="default", upstream="mail", rule="send",
+        tool="POST /send", safe=False, state=State.PENDING, version=1, fence=1, owner=owner, created_at=at,
+        sent_at=at, sends=1, request=b"sealed request",
+    )  # fmt: skip
+    entry = Entry(
+        at=at, actor=f"proxy:{owner}", event=Event.CLAIM, before=None, after=State.PENDING, why="first", fence=1
+    )
+    return call, entry
+
+
+def settle(call: Call, body: bytes = b"sealed body", *, at: float = NOW + 1) -> tuple[Call, Entry]:
+    answer = Answer(
+        status=201, size=len(body), recorded_at=at, place=Place.INLINE, head=b"sealed head", body=body
+    )
+    return advance(
+        call, Event.ANSWERED, at=at, actor=f"proxy:{call.owner}", why="201", answer=answer, settled_at=at,
+        expires_at=at + 86400, doubt=None,
+    )  # fmt: skip
+
+
+def lose(call: Call, *, at: float = NOW + 1) -> tuple[Call, Entry]:
+    doubt = Doubt(since=at, reason="the connection broke", upstream_status=502, excerpt="bad gateway")
+    return advance(
+        call, Event.LOST, at=at, actor=f"proxy:{call.owner}", why="reset", doubt=doubt, unresolved=True
+    )
+
+
+def release(call: Call, *, at: float = NOW + 1) -> tuple[Call, Entry]:
+    return advance(
+        call, Event.NOT_SENT, at=at, actor=f"proxy:{call.owner}", why="refused", settled_at=at,
+        expires_at=at + 60,
+    )  # fmt: skip
+
+
+def claim_again(call: Call, owner: str, *, at: float = NOW + 2) -> tuple[Call, Entry]:
+    """From released, with the next fence."""
+    return advance(
+        call, Event.CLAIM, at=at, actor=f"proxy:{owner}", why="again", owner=owner, fence=call.fence + 1,
+        settled_at=None, expires_at=None, answer=None, sends=call.sends + 1,
+    )  # fmt: skip
+
+
+def resend(call: Call, owner: str, *, at: float = NOW + 3) -> tuple[Call, Entry]:
+    return advance(
+        call, Event.RESEND, at=at, actor=f"proxy:{owner}", why="same key", owner=owner, fence=call.fence + 1,
+        sends=call.sends + 1,
+    )  # fmt: skip
+
+
+def evidence(call: Call, why: str) -> Entry:
+    return Entry(
+        at=NOW + 9, actor="proxy:late", event="evidence", before=None, after=None, why=why, fence=call.fence
+    )
+
+
+def by(call: Call, owner: str) -> Call:
+    return replace(call, owner=owner)

@@ -1,0 +1,354 @@
+"""What every store promises. One class; each store subclasses it and says how to open one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.intent import State
+from proxy.errors import StoreUnavailable
+from proxy.store.base import BlobLost, BlobRef, Store, Swap
+from tests.stores import calls
+
+ROUNDS = 20
+
+
+class StoreContract:
+    """`open` gives a store; a second one opened in the same test stands for another process on it."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        store = await self.open()
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    async def other(self, store: Store) -> AsyncIterator[Store]:
+        other = await self.open()
+        yield other
+        await other.close()
+
+    async def open(self) -> Store:
+        raise NotImplementedError
+
+    async def die(self, store: Store) -> None:
+        """End the process that `store` stands for, without ceremony where that can be done."""
+        await store.close()
+
+    # --- compare and swap ----------------------------------------------------------------------------
+
+    async def test_what_was_swapped_in_is_read_back_field_by_field(self, store: Store) -> None:
+        """Every field of a row comes back as it was written, through claim, doubt and answer."""
+        call, entry = calls.claim(store.owner)
+        call = replace(call, named_by=b"n" * 32, run="r", attempt="a", seq=3, occurrence=2, request_blob="ab")
+        assert await store.get(call.key) is None
+        assert await store.swap(call, entry, expected=0) == Swap(True)
+        assert await store.get(call.key) == call
+        doubtful, entry = calls.lose(call)
+        assert (await store.swap(doubtful, entry, expected=1)).won
+        assert await store.get(call.key) == doubtful
+        done, entry = calls.settle(doubtful)
+        assert (await store.swap(done, entry, expected=2)).won
+        assert await store.get(call.key) == done
+
+    async def test_a_swap_against_another_version_changes_nothing_and_shows_what_is_there(
+        self, store: Store
+    ) -> None:
+        """A loser gets the present row; neither row nor history moves."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        assert await store.swap(calls.by(call, "somebody else"), entry, expected=0) == Swap(False, call)
+        done, settled = calls.settle(call)
+        ahead = replace(done, version=5)
+        assert await store.swap(ahead, settled, expected=4) == Swap(False, call)
+        assert await store.get(call.key) == call
+        assert await store.history(call.key) == [entry]
+
+    async def test_a_swap_on_a_missing_row_loses(self, store: Store) -> None:
+        """Expecting a version where nothing is: lost, and nothing is made."""
+        call, entry = calls.claim(store.owner)
+        assert await store.swap(replace(call, version=3), entry, expected=2) == Swap(False, None)
+        assert await store.get(call.key) is None
+        assert await store.history(call.key) == []
+
+    async def test_identical_claims_raced_by_tasks_have_one_winner(self, store: Store, other: Store) -> None:
+        """Twenty rounds of identical claims from two stores at once: one winner, and all losers see it."""
+        for _ in range(ROUNDS):
+            key = os.urandom(16)
+            contenders = [store, other] * 16
+            swaps = await asyncio.gather(
+                *(s.swap(*calls.claim(s.owner, key), expected=0) for s in contenders)
+            )
+            winners = [s.owner for s, swap in zip(contenders, swaps, strict=True) if swap.won]
+            assert len(winners) == 1
+            assert {swap.present.owner for swap in swaps if swap.present} == set(winners)
+            assert sum(swap.present is not None for swap in swaps) == len(contenders) - 1
+            row = await other.get(key)
+            assert row is not None
+            assert row.owner == winners[0]
+            assert len(await store.history(key)) == 1
+
+    async def test_one_winner_in_every_later_claim_round_too(self, store: Store, other: Store) -> None:
+        """A released row claimed by many at once, twenty rounds: one winner each, the fence grows by one."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        for _ in range(ROUNDS):
+            free, entry = calls.release(call)
+            assert (await store.swap(free, entry, expected=call.version)).won
+            swaps = await asyncio.gather(
+                *(s.swap(*calls.claim_again(free, s.owner), expected=free.version) for s in [store, other] * 8)
+            )
+            assert sum(swap.won for swap in swaps) == 1
+            claimed = await other.get(call.key)
+            assert claimed is not None
+            assert claimed.fence == call.fence + 1
+            call = claimed
+
+    async def test_a_swap_must_write_the_next_version(self, store: Store) -> None:
+        """A caller that gets this wrong has a bug, and is told so before anything is written."""
+        call, entry = calls.claim(store.owner)
+        with pytest.raises(ValueError):
+            await store.swap(call, entry, expected=1)
+
+    async def test_a_cancelled_swap_still_lands(self, store: Store) -> None:
+        """The waiter leaves at once; the claim is there all the same, or was never begun."""
+        call, entry = calls.claim(store.owner)
+        task = asyncio.create_task(store.swap(call, entry, expected=0))
+        await asyncio.sleep(0)  # let it start
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert await store.changed(call.key, 0, 5.0)
+        assert await store.get(call.key) == call
+
+    async def test_cancelled_reads_disturb_nobody(self, store: Store) -> None:
+        """Half of the readers leave; the other half is answered."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        tasks = [asyncio.create_task(store.get(call.key)) for _ in range(40)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert answers[1::2] == [call] * 20
+
+    # --- history -------------------------------------------------------------------------------------
+
+    async def test_history_is_in_order_and_evidence_stands_between_changes(self, store: Store) -> None:
+        """Changes and notes share one order; a note does not touch the row."""
+        call, claimed = calls.claim(store.owner)
+        await store.swap(call, claimed, expected=0)
+        late = calls.evidence(call, "an answer with an old fence")
+        await store.note(call.key, late)
+        done, settled = calls.settle(call)
+        assert (await store.swap(done, settled, expected=1)).won
+        later = calls.evidence(call, "another")
+        await asyncio.gather(*(store.note(call.key, later) for _ in range(5)))
+        assert await store.history(call.key) == [claimed, late, settled] + [later] * 5
+        assert await store.get(call.key) == done
+
+    async def test_evidence_for_a_call_that_is_gone_is_gone_too(self, store: Store) -> None:
+        """History is kept with its call: a note without a row has no place, and is no error."""
+        call, entry = calls.claim(store.owner)
+        await store.note(call.key, entry)
+        assert await store.history(call.key) == []
+        await store.swap(call, entry, expected=0)
+        assert await store.history(call.key) == [entry]
+
+    async def test_replays_are_counted(self, store: Store) -> None:
+        """Marks add up; an unknown call has none."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        for _ in range(5):
+            store.mark_replayed(call.key, calls.NOW)
+        assert await store.replays(call.key) == 5
+        store.mark_replayed(call.key, calls.NOW)
+        assert await store.replays(call.key) == 6
+        assert await store.replays(os.urandom(16)) == 0
+
+    # --- waiting -------------------------------------------------------------------------------------
+
+    async def test_a_watcher_wakes_for_a_change_by_anybody(self, store: Store, other: Store) -> None:
+        """Both the store that writes and the other one see the change."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        waits = [asyncio.create_task(s.changed(call.key, 1, 10.0)) for s in (store, other) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        assert not any(wait.done() for wait in waits)
+        done, entry = calls.settle(call)
+        await store.swap(done, entry, expected=1)
+        assert await asyncio.gather(*waits) == [True] * 6
+
+    async def test_a_watcher_that_comes_late_is_told_at_once(self, store: Store, other: Store) -> None:
+        """The version is looked at before waiting: no wake-up is lost."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        assert await other.changed(call.key, 0, 10.0)
+        assert await store.changed(call.key, 7, 10.0)
+
+    async def test_a_watcher_is_not_woken_by_other_rows_and_gives_up_in_time(self, store: Store) -> None:
+        """Changes elsewhere do not count."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        wait = asyncio.create_task(store.changed(call.key, 1, 0.05))
+        await store.swap(*calls.claim(store.owner), expected=0)
+        assert await wait is False
+
+    async def test_the_appearance_of_a_row_can_be_watched(self, store: Store, other: Store) -> None:
+        """Version 0 stands for no row."""
+        call, entry = calls.claim(store.owner)
+        wait = asyncio.create_task(other.changed(call.key, 0, 10.0))
+        await asyncio.sleep(0.02)
+        await store.swap(call, entry, expected=0)
+        assert await wait
+
+    # --- listing, owners, census ---------------------------------------------------------------------
+
+    async def test_calls_are_listed_by_state_oldest_first(self, store: Store) -> None:
+        """Pending by first sight, doubts by their age, and no more than asked for."""
+        claimed = []
+        for n in range(4):
+            call, entry = calls.claim(store.owner, at=calls.NOW + n)
+            await store.swap(call, entry, expected=0)
+            claimed.append(call)
+        assert await store.in_state(State.PENDING) == claimed
+        assert await store.in_state(State.PENDING, limit=2) == claimed[:2]
+        young, entry = calls.lose(claimed[0], at=calls.NOW + 20)
+        await store.swap(young, entry, expected=1)
+        old, entry = calls.lose(claimed[3], at=calls.NOW + 10)
+        await store.swap(old, entry, expected=1)
+        free, entry = calls.release(claimed[1])
+        await store.swap(free, entry, expected=1)
+        done, entry = calls.settle(claimed[2])
+        await store.swap(done, entry, expected=1)
+        assert await store.in_state(State.IN_DOUBT) == [old, young]
+        assert await store.in_state(State.RELEASED) == [free]
+        assert await store.in_state(State.DONE) == [done]
+        for state in (State.PENDING, State.DENIED, State.AWAITING_APPROVAL):
+            assert await store.in_state(state) == []
+
+    async def test_the_census_counts_and_names_the_oldest_doubt(self, store: Store, other: Store) -> None:
+        """Counts follow the rows through every change, whoever makes it."""
+        empty = await store.census()
+        assert empty.by_state == dict.fromkeys(State, 0)
+        assert empty.oldest_doubt_at is None
+        made = [calls.claim(store.owner) for _ in range(5)]
+        await asyncio.gather(*(store.swap(call, entry, expected=0) for call, entry in made))
+        await other.swap(*calls.settle(made[0][0]), expected=1)
+        await store.swap(*calls.lose(made[1][0], at=calls.NOW + 7), expected=1)
+        await other.swap(*calls.lose(made[2][0], at=calls.NOW + 5), expected=1)
+        await store.swap(*calls.settle(made[0][0]), expected=1)  # loses
+        census = await store.census()
+        expected = {State.PENDING: 2, State.DONE: 1, State.IN_DOUBT: 2}
+        assert census.by_state == dict.fromkeys(State, 0) | expected
+        assert census.oldest_doubt_at == calls.NOW + 5
+        assert census.bytes_used > 0
+
+    async def test_the_pending_calls_of_the_dead_are_orphans_and_nobody_elses(self, store: Store) -> None:
+        """A living owner's calls never are; a dead one's are, at once, and only what is still pending."""
+        doomed = await self.open()
+        mine, entry = calls.claim(store.owner)
+        await store.swap(mine, entry, expected=0)
+        theirs, entry = calls.claim(doomed.owner)
+        await doomed.swap(theirs, entry, expected=0)
+        finished, entry = calls.claim(doomed.owner)
+        await doomed.swap(finished, entry, expected=0)
+        await doomed.swap(*calls.settle(finished), expected=1)
+        assert store.owns()
+        assert doomed.owns()
+        assert await store.orphans() == []
+        assert not await store.owner_is_dead(doomed.owner)
+        await self.die(doomed)
+        assert not doomed.owns()
+        assert await store.owner_is_dead(doomed.owner)
+        assert not await store.owner_is_dead(store.owner)
+        assert await store.orphans() == [theirs]
+        assert await store.owner_is_dead("never heard of")
+
+    async def test_all_processes_of_a_store_share_one_secret_and_no_epoch(
+        self, store: Store, other: Store
+    ) -> None:
+        """The secret names calls, so all must agree on it; the epoch names a process."""
+        assert store.secret == other.secret
+        assert len(store.secret) == 32
+        assert store.owner != other.owner
+
+    # --- blobs and the cache -------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 1_000_000])
+    async def test_a_blob_comes_back_whole(self, store: Store, other: Store, size: int) -> None:
+        """Named by its digest, readable by every process, twice the same is the same."""
+        content = os.urandom(size)
+        pieces = [content[start : start + 100_000] for start in range(0, size, 100_000)]
+        ref = await store.put_blob(iter(pieces))
+        assert ref == BlobRef(hashlib.blake2b(content, digest_size=32).hexdigest(), size)
+        assert await other.put_blob([content]) == ref
+        assert b"".join([chunk async for chunk in other.read_blob(ref)]) == content
+
+    async def test_a_blob_that_is_missing_or_of_another_size_is_lost(self, store: Store) -> None:
+        """Never an empty or a half body instead."""
+        ref = await store.put_blob([b"content"])
+        for wrong in (BlobRef("0" * 64, 7), BlobRef(ref.digest, 8), BlobRef("../../etc/passwd", 7)):
+            with pytest.raises(BlobLost):
+                [chunk async for chunk in store.read_blob(wrong)]
+
+    async def test_the_cache_keeps_bytes_until_they_expire(self, store: Store, other: Store) -> None:
+        """Small and large values; another process finds them; a passed time to live is a miss."""
+        for size in (0, 10, 100_000):
+            key, value = os.urandom(16), os.urandom(size)
+            assert await store.cache_get(key) is None
+            await store.cache_put(key, value, 60.0)
+            assert await other.cache_get(key) == value
+            await store.cache_put(key, b"newer", 60.0)
+            assert await store.cache_get(key) == b"newer"
+            await store.cache_put(key, value, -1.0)
+            assert await store.cache_get(key) is None
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    async def test_a_closed_store_says_so(self, store: Store) -> None:
+        """Every operation raises StoreUnavailable, waiting watchers too, and closing twice is nothing."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        watcher = asyncio.create_task(store.changed(call.key, 1, 30.0))
+        await asyncio.sleep(0.01)
+        await store.ping()
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreUnavailable):
+            await watcher
+        assert not store.owns()
+        store.mark_replayed(call.key, calls.NOW)
+        for operation in (
+            store.get(call.key),
+            store.swap(*calls.settle(call), expected=1),
+            store.note(call.key, entry),
+            store.history(call.key),
+            store.replays(call.key),
+            store.changed(call.key, 1, 1.0),
+            store.in_state(State.PENDING),
+            store.orphans(),
+            store.owner_is_dead("x"),
+            store.census(),
+            store.put_blob([b""]),
+            store.read_blob(BlobRef("0" * 64, 0)).__anext__(),
+            store.cache_put(b"k", b"v", 1.0),
+            store.cache_get(b"k"),
+            store.ping(),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await operation
+
+    async def test_writes_under_way_at_close_are_done(self, store: Store, other: Store) -> None:
+        """What was asked for before close is written, and answered."""
+        made = [calls.claim(store.owner) for _ in range(50)]
+        tasks = [asyncio.create_task(store.swap(call, entry, expected=0)) for call, entry in made]
+        await asyncio.sleep(0)
+        await store.close()
+        assert all(swap.won for swap in await asyncio.gather(*tasks))
+        for call, _ in made:
+            assert await other.get(call.key) == call

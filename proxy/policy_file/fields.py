@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
-from proxy.policy_file.mistakes import Log, Place, Wrong, suggestion
+from proxy.policy_file.mistakes import Log, Place, Wrong, nearest, suggestion
 from proxy.policy_file.nodes import Broken, Node, Pairs, Scalar, compose, kind_of
 from proxy.quantities import quoted
 
@@ -99,20 +99,18 @@ def read_section(node: Node, level: Level, log: Log) -> Section:
         )
     section = Section(level, node.at)
     known = {spec.key: spec for spec in level.fields}
-    misspelt: set[str] = set()
+    misspelt: set[str | None] = set()
     for key, value in node.entries:
         if key.text not in known:
-            near = suggestion(key.text, level.known())
-            misspelt.add(near)
-            log.add(key.at, f"unknown key {quoted(key.text)}{near}")
+            misspelt.add(nearest(key.text, level.known()))
+            log.add(key.at, f"unknown key {quoted(key.text)}{suggestion(key.text, level.known())}")
             continue
         section.keys[key.text] = key.at
         section.nodes[key.text] = value
         _read_field(section, known[key.text], value, log)
     for spec in level.fields:
         # A key that is there, only misspelt, is not missing as well.
-        absent = spec.key not in section.keys and suggestion(spec.key, [spec.key]) not in misspelt
-        if spec.required and absent:
+        if spec.required and spec.key not in section.keys and spec.key not in misspelt:
             log.add(node.at, f"'{spec.key}' is missing")
     for check in level.checks:
         check(section, log)

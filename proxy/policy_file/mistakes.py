@@ -80,7 +80,13 @@ class Wrong(Exception):
         self.message = message
 
 
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """What was probably meant, if anything comes near."""
+    near = get_close_matches(word[:80], known, n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
 def suggestion(word: str, known: Sequence[str]) -> str:
     """`: did you mean 'x'?`, or nothing where nothing is near."""
-    near = get_close_matches(word[:80], known, n=1, cutoff=0.6)
-    return f": did you mean '{near[0]}'?" if near else ""
+    near = nearest(word, known)
+    return f": did you mean '{near}'?" if near else ""

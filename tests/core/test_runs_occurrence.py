@@ -216,6 +216,15 @@ def test_an_answer_still_being_handed_on_is_joined_rather_than_sent_again() -> N
     assert choose_occurrence([replace(here, safe=True)], ask(safe=True), NOWHERE) == New(2)
 
 
+@pytest.mark.parametrize("retry_count", [0, 1])
+def test_what_seems_unasked_below_a_call_that_would_be_sent_has_lost_its_mark(retry_count: int) -> None:
+    """An attempt that has reached the second one had the first: replay it rather than send the second."""
+    lost = row(1, x("a0"))
+    open_one = row(2, x(end=End.ABANDONED), state=State.RELEASED)
+    asked = ask(retry_count=retry_count)
+    assert choose_occurrence([lost, open_one], asked, Frontier(last_effect=2)) == Existing(1, Why.NEXT)
+
+
 def test_another_process_gets_the_time_of_a_lazy_mark_before_a_send_is_decided() -> None:
     """Its mark, complete or abandoned, is at most a second away; without it the answer is replayed."""
     there = [row(1, x(end=End.UNDER_WAY, owner="p2"))]

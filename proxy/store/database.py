@@ -36,6 +36,7 @@ PRAGMAS = {
     "journal_size_limit": 64 * 1024 * 1024,  # a log that once grew is cut back when it starts anew
     "trusted_schema": 0,
 }
+READ_PRAGMAS: dict[str, str | int] = {"query_only": 1, "cache_size": -32 * 1024}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +47,14 @@ class Database:
     vfs: str | None = None
     pragmas: dict[str, str | int] = field(default_factory=dict)
 
-    def connect(self, patience: Patience) -> apsw.Connection:
+    def connect(self, patience: Patience, *, reading: bool = False) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE  # never CREATE: the file is made beforehand, with its mode
         connection = apsw.Connection(str(self.path), flags=flags, vfs=self.vfs, statementcachesize=50)
         try:
             connection.set_busy_handler(patience.wait)
             if connection.pragma("journal_mode") != "wal":
                 connection.pragma("journal_mode", "wal")
-            for name, value in (PRAGMAS | self.pragmas).items():
+            for name, value in (PRAGMAS | self.pragmas | (READ_PRAGMAS if reading else {})).items():
                 connection.pragma(name, value)
         except BaseException:
             connection.close(True)

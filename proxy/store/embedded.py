@@ -42,9 +42,9 @@ class EmbeddedStore:
         self.secret = premises.secret
         self._watchers = Watchers()
         self._writer = Writer(
-            premises.database, premises.connection, premises.patience, loop, self._watchers.row_changed
+            premises.database, premises.writing, premises.patience, loop, self._watchers.row_changed
         )
-        self._reader = Reader(premises.database, loop, self._watchers)
+        self._reader = Reader(premises.database, premises.reading, loop, self._watchers)
         self._blobs = premises.blobs
         self._cache = SharedCache(premises.directory / "cache", cache_limit)
         self._marks_timer: asyncio.TimerHandle | None = None

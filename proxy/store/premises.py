@@ -6,6 +6,7 @@ and before anything in it is changed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import stat
@@ -18,7 +19,7 @@ import apsw
 from proxy.errors import ConfigurationError
 from proxy.store import statements
 from proxy.store.blobs import Blobs
-from proxy.store.database import FILE_NAME, Database, Patience, close_quietly
+from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_quietly
 from proxy.store.owners import Owner
 from proxy.store.schema import migrate, refuse_newer
 
@@ -33,7 +34,8 @@ _OURS = frozenset({FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", _OPEN_LOCK
 class Premises:
     directory: Path
     database: Database
-    connection: apsw.Connection  # the writer's
+    writing: apsw.Connection
+    reading: apsw.Connection  # open from the start: with a full disk it could not be opened any more
     patience: Patience
     owner: Owner
     blobs: Blobs
@@ -60,14 +62,17 @@ def _open(directory: Path, database: Database) -> Premises:
     _create_private(database.path)
     patience = Patience(OPENING)
     owner = Owner(directory / "owners")
-    connection = None
+    writing = reading = None
     try:
-        connection = database.connect(patience)
-        migrate(connection)
-        secret = statements.secret(connection)
+        writing = database.connect(patience)
+        migrate(writing)
+        _empty_log(writing, patience)
+        secret = statements.secret(writing)
+        reading = database.connect(Patience(), reading=True)
         blobs = Blobs(directory / "blobs")
     except BaseException as error:
-        close_quietly(connection)
+        close_quietly(reading)
+        close_quietly(writing)
         owner.release()
         if isinstance(error, apsw.Error):
             raise ConfigurationError(
@@ -75,11 +80,20 @@ def _open(directory: Path, database: Database) -> Premises:
                 "move it away; calls recorded in it are then unknown to semel."
             ) from error
         raise
-    patience.bound = Patience().bound
     return Premises(
-        directory=directory, database=database, connection=connection, patience=patience, owner=owner,
-        blobs=blobs, secret=secret,
+        directory=directory, database=database, writing=writing, reading=reading, patience=patience,
+        owner=owner, blobs=blobs, secret=secret,
     )  # fmt: skip
+
+
+def _empty_log(connection: apsw.Connection, patience: Patience) -> None:
+    """A log that is found here was left by a crash, or belongs to a living process. After a crash it may hold
+    what a failed fsync never wrote; copied into the database it is written again. The living are not
+    disturbed."""
+    patience.bound = 0.1
+    with contextlib.suppress(apsw.BusyError):
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    patience.bound = PATIENCE
 
 
 def _make_private(directory: Path) -> None:

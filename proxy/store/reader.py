@@ -22,17 +22,21 @@ from proxy.store.worker import Job, Outcome, Worker
 LOOK_EVERY = 0.005
 # With very many watched rows a look takes long; it may have this share of the thread's time.
 LOOK_SHARE = 0.2
-# Reads have no lock to wait for, save the moment in which a crashed writer's log is recovered.
-READ_PRAGMAS: dict[str, str | int] = {"query_only": 1, "cache_size": -32 * 1024}
 
 
 class Reader(Worker):
-    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop, watchers: Watchers) -> None:
+    def __init__(
+        self,
+        database: Database,
+        connection: apsw.Connection,
+        loop: asyncio.AbstractEventLoop,
+        watchers: Watchers,
+    ) -> None:
         super().__init__("reader", loop)
         self._database = database
         self._watchers = watchers
         self._patience = Patience()
-        self._connection: apsw.Connection | None = None
+        self._connection: apsw.Connection | None = connection
         self._seen: int | None = None  # the data_version at the last look; None: look at the rows anyway
         self._next_look = 0.0
 
@@ -56,9 +60,7 @@ class Reader(Worker):
             return job, None, unavailable(error)  # the trouble of this one alone
 
     def _open(self) -> apsw.Connection:
-        self._connection = self._database.connect(self._patience)
-        for name, value in READ_PRAGMAS.items():
-            self._connection.pragma(name, value)
+        self._connection = self._database.connect(self._patience, reading=True)
         self._seen = None
         return self._connection
 

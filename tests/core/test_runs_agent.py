@@ -336,7 +336,12 @@ def test_a_killed_agent_run_again_does_every_step_once(
 def test_the_same_with_identical_calls_in_several_steps(
     program: list[Try], script: list[str], kills: list[int]
 ) -> None:
-    """Polling, second reminders: identical calls are told apart by their count alone."""
+    """Polling, second reminders: identical calls are told apart by their count alone.
+
+    A read that says "I retry" is left out: it means the oldest identical read that failed, whichever step
+    that belonged to, so the answers of two such steps may change places. Nothing is sent twice for it.
+    """
+    program = [replace(todo, evidence=todo.evidence and not todo.request.safe) for todo in program]
     world = World(script)
     live_and_die(program, world, kills, compare=True)
     no_step_twice(world)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,12 @@ def test_every_beginning_of_a_good_file_loads_or_is_refused(tmp_path: Path) -> N
     print(f"seed {seed}")
     for cut in range(random.Random(seed).randrange(7), len(GOOD), 7):
         load_whatever(tmp_path, GOOD[:cut].encode())
+
+
+def test_thousands_of_rules_are_seen_together_in_reasonable_time(tmp_path: Path) -> None:
+    """Comparing each rule with each other took minutes on a file within the size limit."""
+    rules = "".join(f"  - {{name: r{n}, match: {{method: POST, path: '/{{x}}/{n}'}}}}\n" for n in range(5000))
+    (tmp_path / "one.yaml").write_text("upstream: one\nbase_url: http://one.example\nrules:\n" + rules)
+    started = time.process_time()
+    assert len(load_policies([tmp_path]).upstreams["one"].rules) == 5000
+    assert time.process_time() - started < 20

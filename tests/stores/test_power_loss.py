@@ -20,7 +20,7 @@ from tests.stores.power_loss_vfs import faulty_disk
 SEEDS = 1000 if os.environ.get("SEMEL_SOAK") else 50
 PAIRS = 24
 # About as many writes and syncs as the workload makes, so that losses fall everywhere in it.
-OPERATIONS = 700
+OPERATIONS = 300
 
 
 async def work_until_the_power_goes(

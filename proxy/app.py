@@ -44,6 +44,7 @@ class App:
     _server: asyncio.Server
     _listener: Listener
     _upstream: HttpUpstream
+    _log: LogObserver
     _sweeper: asyncio.Task[None]
 
     @classmethod
@@ -108,6 +109,7 @@ class App:
             _server=server,
             _listener=listener,
             _upstream=upstream,
+            _log=log,
             _sweeper=sweeper,
         )
 
@@ -123,6 +125,7 @@ class App:
         await self._listener.shutdown(timeout=1.0)
         await self._upstream.close()
         await self.store.close()
+        self._log.flush()
         return stopped
 
     async def _drain(self, patience: float, hurry: asyncio.Event) -> int:

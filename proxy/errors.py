@@ -2,6 +2,8 @@
 
 SemelError
 ├── ConfigurationError         bad flags, files, policies: exit status 2
+├── DecisionRefused            an operator's decision cannot be carried out: exit status 1, HTTP 404 or 409
+│   └── NotFound, StaleVersion, NotInDoubt, NotSettled
 └── Refusal                    semel answers itself
     ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
     ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
@@ -12,6 +14,11 @@ SemelError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.core.intent import Call
+
 
 class SemelError(Exception):
     """The root."""
@@ -19,6 +26,31 @@ class SemelError(Exception):
 
 class ConfigurationError(SemelError):
     """The message says what to change and where."""
+
+
+class DecisionRefused(SemelError):
+    """An operator's decision cannot be carried out. `present` is the call as it stands now."""
+
+    def __init__(self, detail: str, present: Call | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.present = present
+
+
+class NotFound(DecisionRefused):
+    """No call of this id."""
+
+
+class StaleVersion(DecisionRefused):
+    """The call has changed since the operator looked at it."""
+
+
+class NotInDoubt(DecisionRefused):
+    """Only a call in doubt can be resolved."""
+
+
+class NotSettled(DecisionRefused):
+    """Only a settled call can be forgotten."""
 
 
 class Refusal(SemelError):

@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from proxy import faults
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.core.policy import OnDisconnect
+from proxy.core.policy import OnDisconnect, Rule
 from proxy.errors import (
     AnswerUnavailable,
     AwaitingApproval,
@@ -47,13 +47,24 @@ RECONNECT_PAUSE = 0.1
 MARKING_PATIENCE = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A call as the front hands it over: named, with its rule, ready to be sent."""
+class Sendable(Protocol):
+    """What a call would send and write down. Asked for only when it is really sent."""
 
-    intent: Intent
-    outgoing: Outgoing
-    refresh: bool = False
+    def outgoing(self) -> Outgoing:
+        """Raises a Refusal for what cannot be sent as it is."""
+
+    def intent(self, identity: Identity, outgoing: Outgoing) -> Intent: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A call as the front hands it over: named, with its rule."""
+
+    identity: Identity
+    rule: Rule
+    safe: bool
+    refresh: bool
+    sending: Sendable
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +133,7 @@ class Exchange:
     # ---- asking ----
 
     async def ask(self, ask: Ask) -> Reply:
-        deadline = self._clock.monotonic() + ask.intent.rule.wait
+        deadline = self._clock.monotonic() + ask.rule.wait
         while True:
             try:
                 reply = await self._ask_once(ask, deadline)
@@ -135,14 +146,14 @@ class Exchange:
 
     async def _ask_once(self, ask: Ask, deadline: float) -> Reply | None:
         """None: something has changed, look again."""
-        identity = ask.intent.identity
+        identity = ask.identity
         flight = self._flights.get(identity.key)
         if flight is not None:
             return await self._join(flight, identity, deadline)
         try:
             row = await self._ledger.get(identity.key)
         except StoreUnavailable:
-            if ask.intent.safe:
+            if ask.safe:
                 return Unrecorded()
             raise
         decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
@@ -162,17 +173,19 @@ class Exchange:
     def _take_off(self, ask: Ask, over: Call | None) -> Flight:
         if self._stopping:
             raise StoreUnavailable("semel is shutting down and nothing was sent; call again.")
-        limits, rule = self._limits, ask.intent.rule
+        outgoing = ask.sending.outgoing()
+        intent = ask.sending.intent(ask.identity, outgoing)
+        limits = self._limits
         capture = Capture(
             limit=limits.kept,
             memory=limits.memory,
             directory=limits.directory,
-            withholds=partial(withholds, safe=ask.intent.safe, rule=rule.outcome),
+            withholds=partial(withholds, safe=ask.safe, rule=ask.rule.outcome),
         )
-        cancels = ask.intent.safe and rule.on_disconnect is OnDisconnect.CANCEL
-        flight = Flight(capture, cancels=cancels, identity=ask.intent.identity)
-        self._flights[ask.intent.identity.key] = flight
-        self._start(flight, self._fly(flight, ask, over))
+        cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
+        flight = Flight(capture, cancels=cancels, identity=ask.identity)
+        self._flights[ask.identity.key] = flight
+        self._start(flight, self._fly(flight, intent, outgoing, over))
         return flight
 
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
@@ -262,30 +275,29 @@ class Exchange:
 
     # ---- flying ----
 
-    async def _fly(self, flight: Flight, ask: Ask, over: Call | None) -> None:
+    async def _fly(self, flight: Flight, intent: Intent, outgoing: Outgoing, over: Call | None) -> None:
         capture = flight.capture
         try:
             faults.reach(Point.BEFORE_CLAIM)
-            match await self._ledger.claim(ask.intent, over):
+            match await self._ledger.claim(intent, over):
                 case RaceLost():
                     capture.refuse(Superseded())
                 case Uncertain(call, error):
-                    capture.refuse(Unrecordable() if ask.intent.safe else error)
+                    capture.refuse(Unrecordable() if intent.safe else error)
                     if call is not None:
                         await self._ledger.withdraw(call)
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
-                    intent = ask.intent
                     labels = Labels(intent.upstream, intent.rule.name)
-                    result = await self._send(flight, ask.outgoing, labels, safe=intent.safe)
+                    result = await self._send(flight, outgoing, labels, safe=intent.safe)
                     faults.reach(Point.ANSWER_COMPLETE)
                     judgement = judge(
                         result, capture, rule=intent.rule, safe=intent.safe, call=call, now=self._clock.now()
                     )
-                    await self._settle(flight, ask, call, judgement)
+                    await self._settle(flight, intent, call, judgement, outgoing.timeouts.total)
         finally:
             # On a defect of ours, or when giving up, the row stays pending: in doubt once this process ends.
-            identity = ask.intent.identity
+            identity = intent.identity
             del self._flights[identity.key]
             if not capture.is_over:
                 capture.refuse(_in_progress(identity.id))
@@ -319,17 +331,19 @@ class Exchange:
         )
         return result
 
-    async def _settle(self, flight: Flight, ask: Ask, call: Call, judgement: Judgement) -> None:
+    async def _settle(
+        self, flight: Flight, intent: Intent, call: Call, judgement: Judgement, patience: float
+    ) -> None:
         """The caller sees the end only after the record is durable; if that never happens, never."""
         capture = flight.capture
-        patience = self._clock.monotonic() + ask.outgoing.timeouts.total
+        deadline = self._clock.monotonic() + patience
 
         def on_trouble(trouble: StoreUnavailable) -> None:
-            if self._stopping or self._clock.monotonic() > patience:
+            if self._stopping or self._clock.monotonic() > deadline:
                 capture.refuse(CutOff(trouble.detail))
 
         kept = capture if judgement.keeps_answer else None
-        settled = await self._ledger.settle(call, judgement.settlement, kept, ask.intent.rule, on_trouble)
+        settled = await self._ledger.settle(call, judgement.settlement, kept, intent.rule, on_trouble)
         faults.reach(Point.SETTLED)
         if capture.is_over:
             return

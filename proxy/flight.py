@@ -53,7 +53,8 @@ class Flight:
         self, send: Callable[[Callable[[], bool]], Awaitable[Result]], owns: Callable[[], bool]
     ) -> Result:
         """Await the send, unless `stop` was or is called: then say what is known."""
-        if self.stopped:
+        too_late = self.stopped
+        if too_late:
             return NotSent("stopped before anything was sent")
 
         def may_send() -> bool:

@@ -1,10 +1,24 @@
-"""Prometheus metrics by the names of the contract. Labels are bounded: names from policy files only."""
+"""Prometheus metrics by the names of the contract. Labels are bounded: names from policy files only.
+
+Counting happens on every call and rendering a few times a minute, so counting is a dictionary's `+= 1` on
+the event loop, and everything else is done when somebody asks.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 from proxy import __version__
 from proxy.core.intent import State
@@ -13,103 +27,131 @@ from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 # From a replay (tenths of a millisecond) to a model's long answer.
-_CALL_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-_STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_CALL_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_STORE_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 # Answers without a second send: what the product is for.
 _PREVENTED = frozenset({"replayed", "joined"})
 
 
+class _Counter:
+    def __init__(self, name: str, words: str, *labels: str) -> None:
+        self.name, self.words, self.labels = name, words, labels
+        self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def family(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.words, labels=self.labels)
+        for labels, value in list(self.values.items()):
+            family.add_metric(labels, value)
+        return family
+
+
+class _Histogram:
+    def __init__(self, name: str, words: str, bounds: Sequence[float], *labels: str) -> None:
+        self.name, self.words, self.bounds, self.labels = name, words, bounds, labels
+        # Per label set: how many fell into each bucket (the last is +Inf), and their sum at the end.
+        self.values: defaultdict[tuple[str, ...], list[float]] = defaultdict(
+            lambda: [0.0] * (len(bounds) + 2)
+        )
+
+    def observe(self, labels: tuple[str, ...], value: float) -> None:
+        row = self.values[labels]
+        row[bisect_left(self.bounds, value)] += 1
+        row[-1] += value
+
+    def family(self) -> Metric:
+        family = HistogramMetricFamily(self.name, self.words, labels=self.labels)
+        names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        for labels, row in list(self.values.items()):
+            family.add_metric(labels, list(zip(names, accumulate(row[:-1]), strict=True)), row[-1])
+        return family
+
+
 class MetricsObserver:
     def __init__(self, *, store: str) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._calls = Counter(
-            "semel_calls_total",
-            "Calls answered, by what semel did",
-            ["upstream", "rule", "mode", "status"],
-            registry=registry,
+        self._store = store
+        self._census: Census | None = None
+        self._now = 0.0
+        self._calls = _Counter(
+            "semel_calls", "Calls answered, by what semel did", "upstream", "rule", "mode", "status"
         )
-        self._prevented = Counter(
-            "semel_duplicates_prevented_total",
+        self._prevented = _Counter(
+            "semel_duplicates_prevented",
             "Calls with effects answered without a second send",
-            ["upstream", "rule"],
-            registry=registry,
+            "upstream",
+            "rule",
         )
-        self._call_seconds = Histogram(
+        self._responses = _Counter(
+            "semel_upstream_responses",
+            "What upstreams answered; lost and not_sent where they did not",
+            "upstream",
+            "rule",
+            "code",
+        )
+        self._problems = _Counter("semel_problems", "semel's own answers", "type")
+        self._reloads = _Counter("semel_policy_reloads", "Policy reloads", "result")
+        self._call_seconds = _Histogram(
             "semel_call_seconds",
             "From the request's head to the reply's end",
-            ["upstream", "status"],
-            buckets=_CALL_BUCKETS,
-            registry=registry,
+            _CALL_BOUNDS,
+            "upstream",
+            "status",
         )
-        self._upstream_seconds = Histogram(
-            "semel_upstream_seconds",
-            "One exchange with an upstream",
-            ["upstream", "rule"],
-            buckets=_CALL_BUCKETS,
-            registry=registry,
+        self._upstream_seconds = _Histogram(
+            "semel_upstream_seconds", "One exchange with an upstream", _CALL_BOUNDS, "upstream", "rule"
         )
-        self._store_seconds = Histogram(
-            "semel_store_seconds",
-            "One operation of the store",
-            ["op"],
-            buckets=_STORE_BUCKETS,
-            registry=registry,
+        self._store_seconds = _Histogram(
+            "semel_store_seconds", "One operation of the store", _STORE_BOUNDS, "op"
         )
-        self._responses = Counter(
-            "semel_upstream_responses_total",
-            "What upstreams answered; lost and not_sent where they did not",
-            ["upstream", "rule", "code"],
-            registry=registry,
-        )
-        self._problems = Counter("semel_problems_total", "semel's own answers", ["type"], registry=registry)
-        self._reloads = Counter("semel_policy_reloads_total", "Policy reloads", ["result"], registry=registry)
-        self._in_state = Gauge("semel_calls_in_state", "Calls in the store", ["state"], registry=registry)
-        self._oldest = Gauge(
-            "semel_oldest_in_doubt_seconds", "Age of the oldest call in doubt", registry=registry
-        )
-        self._bytes = Gauge("semel_store_bytes", "Size of the store", registry=registry)
-        self._evictions = Gauge(
-            "semel_cache_evictions_total", "Shared answers evicted before their time", registry=registry
-        )
-        Info("semel_build", "What is running", registry=registry).info(
-            {"version": __version__, "store": store}
-        )
-        # Finding a child by its labels costs more than counting: remember each.
-        self._calls_of = lru_cache(maxsize=4096)(self._calls.labels)
-        self._prevented_of = lru_cache(maxsize=4096)(self._prevented.labels)
-        self._seconds_of = lru_cache(maxsize=4096)(self._call_seconds.labels)
-        self._upstream_of = lru_cache(maxsize=4096)(self._upstream_seconds.labels)
-        self._store_of = lru_cache(maxsize=64)(self._store_seconds.labels)
-        self._responses_of = lru_cache(maxsize=4096)(self._responses.labels)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
 
     def served(self, told: Served) -> None:
-        self._calls_of(told.upstream, told.rule, told.mode, told.status).inc()
-        self._seconds_of(told.upstream, told.status).observe(told.seconds)
+        self._calls.values[told.upstream, told.rule, told.mode, told.status] += 1
+        self._call_seconds.observe((told.upstream, told.status), told.seconds)
         if told.status in _PREVENTED and not told.safe:
-            self._prevented_of(told.upstream, told.rule).inc()
+            self._prevented.values[told.upstream, told.rule] += 1
         if told.problem:
-            self._problems.labels(told.problem).inc()
+            self._problems.values[(told.problem,)] += 1
 
     def sent(self, told: Sent) -> None:
-        self._responses_of(told.upstream, told.rule, told.code).inc()
-        self._upstream_of(told.upstream, told.rule).observe(told.seconds)
+        self._responses.values[told.upstream, told.rule, told.code] += 1
+        self._upstream_seconds.observe((told.upstream, told.rule), told.seconds)
 
     def store_took(self, operation: str, seconds: float) -> None:
-        self._store_of(operation).observe(seconds)
+        self._store_seconds.observe((operation,), seconds)
 
     def reloaded(self, *, good: bool, detail: str) -> None:
-        self._reloads.labels("good" if good else "bad").inc()
+        self._reloads.values[("good" if good else "bad",)] += 1
 
     def noted(self, event: str, **fields: object) -> None:
         """For the log only."""
 
     def render(self, census: Census | None, now: float) -> bytes:
         """`census` is None when the store does not answer: the rest is shown all the same."""
-        if census is not None:
-            for state in State:
-                self._in_state.labels(str(state)).set(census.by_state.get(state, 0))
-            oldest = census.oldest_doubt_at
-            self._oldest.set(0 if oldest is None else max(0.0, now - oldest))
-            self._bytes.set(census.bytes_used)
-            self._evictions.set(census.cache_evictions)
-        return generate_latest(self.registry)
+        self._census, self._now = census, now
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Asked by prometheus_client while rendering."""
+        for counter in (self._calls, self._prevented, self._responses, self._problems, self._reloads):
+            yield counter.family()
+        for histogram in (self._call_seconds, self._upstream_seconds, self._store_seconds):
+            yield histogram.family()
+        if self._census is not None:
+            yield from _store_families(self._census, self._now)
+        build = {"version": __version__, "store": self._store}
+        yield InfoMetricFamily("semel_build", "What is running", value=build)
+
+
+def _store_families(census: Census, now: float) -> Iterable[Metric]:
+    states = GaugeMetricFamily("semel_calls_in_state", "Calls in the store", labels=["state"])
+    for state in State:
+        states.add_metric([str(state)], census.by_state.get(state, 0))
+    yield states
+    oldest = census.oldest_doubt_at
+    age = 0.0 if oldest is None else max(0.0, now - oldest)
+    yield GaugeMetricFamily("semel_oldest_in_doubt_seconds", "Age of the oldest call in doubt", value=age)
+    yield GaugeMetricFamily("semel_store_bytes", "Size of the store", value=census.bytes_used)
+    yield CounterMetricFamily(
+        "semel_cache_evictions", "Shared answers evicted before their time", value=census.cache_evictions
+    )

@@ -128,7 +128,7 @@ class PolicyWatch:
         return look_at(self._sources, self._presets)
 
     async def _load(self) -> bool:
-        """What was read from files that changed meanwhile is dropped: `_loaded` stays, so it is read again."""
+        """What was read while files changed is dropped; `_loaded` stays, so that it is read again."""
         seen = self._last
         found = await asyncio.to_thread(self._read)
         self._last = await asyncio.to_thread(self._look)

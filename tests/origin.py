@@ -242,11 +242,13 @@ class _Visitor(asyncio.Protocol):
 
 
 class Origin:
-    """`async with Origin(script) as origin`. `scripts` are used up one per request; the last one stays."""
+    """`async with Origin(script) as origin`. `scripts` are used up one per request; the last one stays.
+    `port`: one that the test has reserved, for an upstream that comes back."""
 
-    def __init__(self, *scripts: Script, tls: bool = False) -> None:
+    def __init__(self, *scripts: Script, tls: bool = False, port: int = 0) -> None:
         self._scripts = list(scripts or (OK,))
         self._tls = tls
+        self.port = port
         self.visitors: list[_Visitor] = []
 
     async def __aenter__(self) -> Self:
@@ -255,8 +257,8 @@ class Origin:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(CERTIFICATE)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Visitor(self), "127.0.0.1", 0, ssl=context)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(lambda: _Visitor(self), "127.0.0.1", self.port, ssl=context)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(

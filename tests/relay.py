@@ -36,7 +36,6 @@ class Plan:
     up: Fault | None = None  # from the client to the server
     down: Fault | None = None  # from the server to the client
     slice: int = 65536  # at most this many bytes at a time, each written on its own
-    refuse: bool = False  # reset the connection as soon as it is accepted
 
 
 @dataclass(slots=True)
@@ -85,9 +84,6 @@ class Relay:
     async def _pass(
         self, passage: Passage, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if passage.plan.refuse:
-            _reset(writer)
-            return
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         over = asyncio.Event()
 

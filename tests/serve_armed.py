@@ -1,6 +1,8 @@
 """`semel serve` with fault points armed: the last mile of a crash test is a real process that really dies.
 
 python -m tests.serve_armed '{"claimed": {"action": "kill", "after": 0}}' serve --listen …
+
+TEST_PRAGMAS='{"synchronous": "OFF"}' opens the ledger as no semel would, to see a test of durability fail.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from proxy import faults
 from proxy.cli import main
 from proxy.faults import Point
+from proxy.store import database
 
 
 def _kill() -> None:
@@ -35,7 +39,19 @@ def _fail() -> None:
     raise RuntimeError("a fault point was armed to fail")
 
 
-ACTIONS: dict[str, Callable[[], None]] = {"kill": _kill, "pause": _pause, "block": _block, "fail": _fail}
+def _stamp() -> None:
+    """Say when this point was passed, on the clock that all processes of this machine share."""
+    sys.stderr.write(f"stamp {time.monotonic():.6f}\n")
+    sys.stderr.flush()
+
+
+ACTIONS: dict[str, Callable[[], None]] = {
+    "kill": _kill,
+    "pause": _pause,
+    "block": _block,
+    "fail": _fail,
+    "stamp": _stamp,
+}
 
 
 def arm_from(text: str) -> None:
@@ -45,4 +61,5 @@ def arm_from(text: str) -> None:
 
 if __name__ == "__main__":
     arm_from(sys.argv[1])
+    database.PRAGMAS.update(json.loads(os.environ.get("TEST_PRAGMAS", "{}")))
     sys.exit(main(sys.argv[2:]))

@@ -12,6 +12,7 @@ from typing import TypeAlias, assert_never
 from proxy.core.identity import Identity
 from proxy.core.intent import (
     OPEN_STATES,
+    SETTLED_STATES,
     Answer,
     Call,
     Doubt,
@@ -216,3 +217,31 @@ def orphaned(call: Call) -> Settlement:
     return Settlement(
         event=Event.LOST, why=reason, doubt=Doubt(since=call.sent_at or call.created_at, reason=reason)
     )
+
+
+# ---- a person's word ---------------------------------------------------------------------------
+
+FORGOTTEN = "forgotten"  # a history line of its own: the state stays, only its time is over
+
+
+def resolved(answer: Answer | None, *, why: str, ttl: float | None) -> Settlement:
+    """What a person found out about a call in doubt: it was executed (`answer`), or it was not (None)."""
+    event = Event.NOT_EXECUTED if answer is None else Event.ANSWERED
+    return Settlement(event=event, why=why, answer=answer, ttl=ttl)
+
+
+def forget(call: Call, *, actor: str, now: float, why: str) -> tuple[Call, Entry]:
+    """The call as if its time to live had ended with its settlement, so the next ask is a new first one.
+
+    Stores have no delete, and need none: a row past its time is as good as deleted, and a claim over it
+    raises the fence. The moment of settlement, not now, is the end: every other proxy's clock has passed
+    it, also one that runs behind this one.
+    """
+    if call.state not in SETTLED_STATES:
+        raise ValueError("only a settled call can be forgotten")
+    ended = now if call.settled_at is None else min(now, call.settled_at)
+    past = replace(call, version=call.version + 1, expires_at=ended)
+    entry = Entry(
+        at=now, actor=actor, event=FORGOTTEN, before=call.state, after=None, why=why, fence=call.fence
+    )
+    return past, entry

@@ -29,17 +29,20 @@ SEMEL_PREFIX = b"semel-"
 
 def end_to_end(headers: Headers) -> Headers:
     """Without the hop-by-hop headers and without those that Connection names."""
-    named = _named_by_connection(headers)
-    dropped = HOP_BY_HOP | named if named else HOP_BY_HOP
-    return tuple([pair for pair in headers if pair[0].lower() not in dropped])
+    kept: list[tuple[bytes, bytes]] = []
+    options: list[bytes] = []
+    for pair in headers:
+        name = pair[0].lower()
+        if name not in HOP_BY_HOP:
+            kept.append(pair)
+        elif name == b"connection":
+            options += pair[1].lower().split(b",")
+    if options:
+        named = {option.strip(b" \t") for option in options}
+        kept = [pair for pair in kept if pair[0].lower() not in named]
+    return tuple(kept)
 
 
 def without_semel(headers: Headers) -> Headers:
     """Without what is said to semel (Semel-Run, Semel-Token, …): no upstream ever sees it."""
     return tuple([pair for pair in headers if not pair[0].lower().startswith(SEMEL_PREFIX)])
-
-
-def _named_by_connection(headers: Headers) -> frozenset[bytes]:
-    values = [value for name, value in headers if len(name) == 10 and name.lower() == b"connection"]
-    options = (option.strip(b" \t").lower() for value in values for option in value.split(b","))
-    return frozenset(options) if values else frozenset()

@@ -7,8 +7,10 @@ the same parts is stored and compared on every hit. Secrets go in only through a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 
 import xxhash
@@ -55,9 +57,9 @@ class Identity:
         return self.key.hex()
 
 
-def frame(parts: Iterable[bytes]) -> bytes:
-    """Length-framed, so that no two different lists of parts give the same bytes."""
-    return b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+def frame(parts: Sequence[bytes]) -> bytes:
+    """The count, all lengths, all parts: no two different lists of parts give the same bytes."""
+    return struct.pack(f">{len(parts) + 1}Q", len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def _row_name(framed: bytes) -> bytes:
@@ -78,7 +80,7 @@ def keyed_headers(headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...]
         elif name == b"content-type":
             chosen.append((name, value.split(b";", 1)[0].strip().lower()))
     chosen.sort(key=lambda pair: pair[0])  # stable: repeated names keep their order
-    return frame(part for pair in chosen for part in pair)
+    return frame([part for pair in chosen for part in pair])
 
 
 def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> bytes:
@@ -93,7 +95,12 @@ def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], 
     if not found:
         return b""
     found.sort(key=lambda pair: pair[0])
-    return _proof(frame(part for pair in found for part in pair), secret)
+    return _who(tuple(found), secret)
+
+
+@lru_cache(maxsize=1024)
+def _who(credentials: tuple[tuple[bytes, bytes], ...], secret: bytes) -> bytes:
+    return _proof(frame([part for pair in credentials for part in pair]), secret)
 
 
 def client_key(asked: Asked, rule: Rule) -> bytes | None:

@@ -95,7 +95,7 @@ class Handler:
         )
         if incoming.ask is None:
             return await self._pass(incoming, writer, tale)
-        tale.call = incoming.ask.intent.identity.id
+        tale.call = incoming.ask.identity.id
         reply = await self._exchange.ask(incoming.ask)
         match reply:
             case Replayed():
@@ -112,7 +112,7 @@ class Handler:
 
     async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: _Tale) -> Written:
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
-        live = await self._exchange.forward(incoming.outgoing, labels, safe=incoming.safe)
+        live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
         try:
             capture = live.flight.capture
             tale.status, tale.code = "passed", capture.status
@@ -169,7 +169,7 @@ class Handler:
                 upstream=incoming.upstream.name if incoming else "",
                 rule=incoming.match.rule.name if incoming else "",
                 mode=str(incoming.match.rule.mode) if incoming else "",
-                tool=incoming.ask.intent.tool if incoming and incoming.ask else "",
+                tool=incoming.sending.tool if incoming else "",
                 safe=incoming.safe if incoming else True,
                 method=request.method,
                 status=tale.status,

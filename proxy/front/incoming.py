@@ -11,24 +11,19 @@ from aiohttp.web import BaseRequest
 
 from proxy.core.canonical import Body, NotCanonical, parse_pairs
 from proxy.core.encoding import Undecodable, codings, decode
-from proxy.core.headers import Headers, end_to_end, without_semel
-from proxy.core.identity import CREDENTIAL_HEADERS, Asked, identify
+from proxy.core.headers import Headers
+from proxy.core.identity import Asked, identify
 from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
 from proxy.errors import BadRequest, Denied, TooLarge, UnknownUpstream
 from proxy.exchange import Ask
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
-from proxy.ledger import Intent
+from proxy.front.sending import TENANT, Sending, Told
 from proxy.spool import Spool
-from proxy.store.codec import StoredRequest
-from proxy.upstream.base import Outgoing
-from proxy.upstream.client import request_head
 
-# A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.
-WARM, LUKEWARM = 1.0, 15.0
 # Naming a larger body is left to a thread, so that other callers do not wait for it.
 NAMED_INLINE = 256 * 1024
-TENANT = "default"
+NOTHING_TOLD = Told()
 _TOOL = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,127}")
 
 
@@ -39,34 +34,24 @@ class RequestLimits:
     spool_directory: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Incoming:
     """A request that has a rule. `ask` is None for what passes without a record."""
 
     upstream: Upstream
     match: Match
     safe: bool
-    outgoing: Outgoing
+    sending: Sending
     ask: Ask | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What the Semel-* headers say."""
-
-    tool: str = ""
-    occurrence: int = 1
-    refresh: bool = False
 
 
 def said_to_semel(headers: Headers) -> Told:
     said: dict[bytes, bytes] = {}
     for raw_name, value in headers:
-        name = raw_name.lower()
-        if name.startswith(b"semel-") and said.setdefault(name, value) != value:
+        if raw_name[:6].lower() == b"semel-" and said.setdefault(raw_name.lower(), value) != value:
             raise BadRequest(f"{raw_name.decode('latin-1')} is given twice with different values.")
     if not said:
-        return Told()
+        return NOTHING_TOLD
     for name in (b"semel-run", b"semel-attempt"):
         if name in said:
             raise BadRequest("Runs are not supported yet: leave out Semel-Run and Semel-Attempt.")
@@ -106,7 +91,8 @@ async def read_body(request: BaseRequest, connection: Connection, limits: Reques
     spool = Spool(limits.spool, limits.spool_directory)
     content = request.content
     while not content.at_eof():
-        spool.append(await content.readany())
+        # What arrived together with the head is here already; waiting for it would cost a round of the loop.
+        spool.append(content.read_nowait() if content.is_eof() else await content.readany())
         if spool.size > limits.body:
             raise TooLarge(f"The body is over {limits.body} bytes (limits.request_body).")
     return spool
@@ -121,24 +107,24 @@ async def understand(
     limits: RequestLimits,
     secret: bytes,
 ) -> Incoming:
-    headers: Headers = request.raw_headers
-    match = find_rule(upstream, request.method, address.raw_path) or default_rule(
-        request.method, has_grant_type=_asks_for_a_token(request, body)
+    method: str = request.method
+    match = find_rule(upstream, method, address.raw_path) or default_rule(
+        method, has_grant_type=_asks_for_a_token(request, body)
     )
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
-    safe = rule.is_safe(request.method)
-    outgoing = _outgoing(request, address, upstream, headers, body, safe=safe)
+    safe = rule.is_safe(method)
+    headers: Headers = request.raw_headers
+    sending = Sending(method, address, upstream, match, told, headers, body, safe)
     if rule.mode is Mode.PASS or (safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL):
-        return Incoming(upstream=upstream, match=match, safe=safe, outgoing=outgoing, ask=None)
-
+        return Incoming(upstream, match, safe, sending, None)
     asked = Asked(
         tenant=TENANT,
         upstream=upstream.name,
-        method=request.method,
+        method=method,
         raw_path=address.raw_path.encode(),
-        query=(address.query or "").encode(),
+        query=address.query.encode() if address.query else b"",
         headers=headers,
         path_names=match.names,
         body=_readable(headers, body, limits.body),
@@ -149,58 +135,8 @@ async def understand(
         identity = identify(asked, rule, secret)
     else:
         identity = await asyncio.to_thread(identify, asked, rule, secret)
-    kept = _without_credentials(outgoing.headers, upstream.credentials)
-    intent = Intent(
-        identity=identity,
-        rule=rule,
-        safe=safe,
-        tenant=TENANT,
-        upstream=upstream.name,
-        tool=told.tool
-        or rule.tool
-        or f"{request.method} {rule.path.text if rule.path else address.raw_path}",
-        occurrence=told.occurrence,
-        request=StoredRequest(
-            method=request.method, target=outgoing.target, headers=kept, arguments=identity.arguments
-        ),
-        body=body,
-    )
     refresh = told.refresh and rule.mode is Mode.CACHE
-    ask = Ask(intent=intent, outgoing=outgoing, refresh=refresh)
-    return Incoming(upstream=upstream, match=match, safe=safe, outgoing=outgoing, ask=ask)
-
-
-def _outgoing(
-    request: BaseRequest,
-    address: UpstreamAddress,
-    upstream: Upstream,
-    headers: Headers,
-    body: Spool | None,
-    *,
-    safe: bool,
-) -> Outgoing:
-    forwarded = tuple(
-        pair for pair in without_semel(end_to_end(headers)) if pair[0].lower() not in (b"host", b"expect")
-    )
-    if body is not None and not any(name.lower() == b"content-length" for name, _ in forwarded):
-        forwarded += ((b"Content-Length", b"%d" % body.size),)
-    query = "" if address.query is None else f"?{address.query}"
-    outgoing = Outgoing(
-        scheme=upstream.scheme,
-        host=upstream.host,
-        port=upstream.port,
-        method=request.method,
-        target=f"{upstream.base_path}{address.raw_path}{query}".encode(),
-        headers=((b"Host", upstream.authority.encode()), *forwarded),
-        body=body,
-        timeouts=upstream.timeouts,
-        max_idle=LUKEWARM if safe else WARM,
-    )
-    try:
-        request_head(outgoing)
-    except ValueError as error:
-        raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
-    return outgoing
+    return Incoming(upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending))
 
 
 def _asks_for_a_token(request: BaseRequest, body: Spool | None) -> bool:
@@ -226,8 +162,3 @@ def _readable(headers: Headers, body: Spool | None, limit: int) -> Body:
         except Undecodable:
             return Body(data=data)
     return Body(media_type=media_type, content_type=content_type, data=data)
-
-
-def _without_credentials(headers: Headers, further: tuple[str, ...]) -> Headers:
-    secret = CREDENTIAL_HEADERS | {name.encode() for name in further}
-    return tuple(pair for pair in headers if pair[0].lower() not in secret)

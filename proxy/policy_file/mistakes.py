@@ -12,6 +12,8 @@ from difflib import get_close_matches
 
 from proxy.errors import ConfigurationError
 
+_LONGEST_MESSAGE = 400
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
@@ -61,7 +63,7 @@ class Log:
 
     def add(self, at: Place, message: str) -> None:
         self._count += 1
-        self._noted.add(Mistake(at.file, at.line, at.col, message))
+        self._noted.add(Mistake(at.file, at.line, at.col, _one_line(message)))
 
     def __len__(self) -> int:
         """Grows with every mistake noted, so that a reader can see whether its part was without."""
@@ -70,6 +72,12 @@ class Log:
     @property
     def noted(self) -> frozenset[Mistake]:
         return frozenset(self._noted)
+
+
+def _one_line(message: str) -> str:
+    """What a file says ends up on a terminal: without line breaks, escape sequences, or whole novels."""
+    shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
+    return "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in shown)
 
 
 class Wrong(Exception):

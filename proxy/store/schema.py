@@ -157,7 +157,8 @@ def refuse_newer(database: Path) -> None:
 
 # The file format, https://www.sqlite.org/fileformat2.html: user_version stands at byte 60 of page 1; the
 # write-ahead log is a 32-byte header and then frames of a 24-byte header and one page each.
-_USER_VERSION = struct.Struct(">60xI")
+_MAGIC = b"SQLite format 3\0"
+_USER_VERSION = struct.Struct(">16s44xI")
 _WAL_HEADER = struct.Struct(">8xI4x8s8x")  # page size, salts
 _FRAME_HEADER = struct.Struct(">II8s8x")  # page number, size after commit (0: not a commit), salts
 
@@ -168,9 +169,16 @@ def _peek_version(database: Path) -> int:
             header = file.read(_USER_VERSION.size)
     except FileNotFoundError:
         return 0
-    version = _USER_VERSION.unpack(header)[0] if len(header) == _USER_VERSION.size else 0
+    version = _version_in(header) or 0  # what is no database is found out when it is opened
     logged = _peek_log(database.with_name(database.name + "-wal"))
     return version if logged is None else logged
+
+
+def _version_in(page: bytes) -> int | None:
+    if len(page) < _USER_VERSION.size:
+        return None
+    magic, version = _USER_VERSION.unpack(page)
+    return version if magic == _MAGIC else None
 
 
 def _peek_log(log: Path) -> int | None:
@@ -192,7 +200,7 @@ def _peek_log(log: Path) -> int | None:
                 break  # what an earlier round of the log left behind
             if page == 1:
                 start = os.pread(fd, _USER_VERSION.size, offset + _FRAME_HEADER.size)
-                waiting = _USER_VERSION.unpack(start)[0] if len(start) == _USER_VERSION.size else waiting
+                waiting = _version_in(start)
             if commit:
                 committed = waiting
             offset += _FRAME_HEADER.size + page_size

@@ -49,7 +49,10 @@ class AnswerReader:
         self._quiet = 0  # bytes since the last visible progress: bounds heads, trailers, chunk extensions
         self._interim = 0
         self._until_eof = False
-        self._forget_head()
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._length: bytes | None = None
+        self._transfer: list[bytes] = []
+        self._head_size = 0
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -61,18 +64,13 @@ class AnswerReader:
         try:
             parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self.complete:
-                self.reusable = False
-            else:
-                self._refuse(f"the answer is not valid HTTP/1.1: {error}")
-        if self._quiet > self._limit and not self.complete:
+            self._refuse(f"the answer is not valid HTTP/1.1: {error}")
+        if self._quiet > self._limit:
             self._refuse(f"the answer's head is over {self._limit} bytes")
 
     def eof(self) -> None:
         """The upstream ended the stream properly."""
-        if self.complete:
-            self.reusable = False
-        elif self._until_eof:
+        if self._until_eof:
             self.complete = True
         else:
             where = "inside the answer" if self.status else "before an answer"
@@ -108,7 +106,8 @@ class AnswerReader:
         assert self._parser is not None
         self._quiet = 0
         status = self._parser.get_status_code()
-        if self._parser.get_http_version() not in ("1.1", "1.0"):
+        version = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
             self._refuse("the answer is not HTTP/1.1")
         elif status == 101 or status < 100:
             self._refuse(f"the upstream answered {status:03}, which nobody asked for")
@@ -117,9 +116,10 @@ class AnswerReader:
             if self._interim > MAX_INTERIM:
                 self._refuse(f"more than {MAX_INTERIM} interim answers")
             self._forget_head()
-        elif self._transfer and self._transfer != [b"chunked"]:
+        elif self._transfer and (self._transfer != [b"chunked"] or version == "1.0"):
             # Handing on the body would need Transfer-Encoding to be handed on too, and it is hop-by-hop.
-            self._refuse("the answer has a transfer coding other than chunked")
+            # HTTP/1.0 does not know it: somebody passed it on unread (RFC 9112, 6.1).
+            self._refuse("the answer has a transfer coding other than chunked in HTTP/1.1")
         else:
             self._final_head(status)
 
@@ -154,10 +154,14 @@ class AnswerReader:
         return self.status in (204, 304) and (bool(self._transfer) or self._length not in (None, b"0"))
 
     def _forget_head(self) -> None:
-        self._raw: list[tuple[bytes, bytes]] = []
-        self._length: bytes | None = None
-        self._transfer: list[bytes] = []
+        self._raw = []
+        self._length = None
+        self._transfer = []
         self._head_size = 0
 
     def _refuse(self, problem: str) -> None:
-        self.problem = self.problem or problem
+        """The first problem counts. Behind a complete answer it costs the connection, nothing else."""
+        if self.complete:
+            self.reusable = False
+        elif not self.problem:
+            self.problem = problem

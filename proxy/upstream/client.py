@@ -72,6 +72,9 @@ class HttpUpstream:
                 connection = await self._connect(out)
             except (OSError, UnicodeError) as error:
                 return NotSent(_why_no_connection(error, out))
+        if self._closed:
+            connection.abort()
+            return NotSent("semel is shutting down")
         self._busy.add(connection)
         try:
             return await _exchange(connection, out, head, sink, may_send, deadline)
@@ -109,7 +112,7 @@ class HttpUpstream:
         return None
 
     def _put_back(self, out: Outgoing, connection: Connection) -> None:
-        if not connection.reusable or not connection.open or self._closed:
+        if not connection.reusable or not connection.is_open() or self._closed:
             connection.abort()
             return
         self._idle.setdefault((out.scheme, out.host, out.port), []).append(connection)
@@ -121,7 +124,7 @@ class HttpUpstream:
         kept: dict[Origin, list[Connection]] = {}
         for origin, idle in self._idle.items():
             for connection in idle:
-                if connection.open and connection.idle_since > oldest:
+                if connection.is_open() and connection.idle_since > oldest:
                     kept.setdefault(origin, []).append(connection)
                 else:
                     connection.abort()
@@ -168,7 +171,7 @@ async def _exchange(
     answer = connection.begin(head_only=out.method == "HEAD", timeouts=out.timeouts, deadline=deadline)
     first, rest = _split(head, out.body)
     faults.reach(Point.BEFORE_FIRST_BYTE)
-    if not connection.open:
+    if not connection.is_open():
         return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
     if not may_send():
         return NotSent("this process may no longer send")
@@ -187,9 +190,10 @@ async def _exchange(
             connection.consumed()
         elif answer.complete or connection.failure:
             break
-        elif rest is not None and connection.writable and answer.status < 400:
+        elif rest is not None and connection.writable and connection.is_open() and answer.status < 400:
             # An early refusal (413) stops the upload; an early 2xx only answers while it still reads.
-            if not await _write_next(connection, rest, off_loop=out.body is not None and out.body.on_disk):
+            assert out.body is not None
+            if not await _write_next(connection, rest, off_loop=out.body.on_disk):
                 rest = None
         else:
             await connection.changed()
@@ -218,7 +222,7 @@ async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop
     except OSError as error:
         connection.fail(f"the request's body could not be read: {error}")
         return True
-    if chunk and connection.open:
+    if chunk and connection.is_open():
         connection.write(chunk)
     return bool(chunk)
 

@@ -51,13 +51,12 @@ class Connection(asyncio.Protocol):
 
     # An exchange.
 
-    @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self._transport is not None and not self.lost and not self._transport.is_closing()
 
     def quiet(self) -> bool:
         """Open, and nothing has come in that the event loop has not seen yet: an end, or stray bytes."""
-        return self.open and not self._poll.poll(0)
+        return self.is_open() and not self._poll.poll(0)
 
     def begin(self, *, head_only: bool, timeouts: Timeouts, deadline: float) -> AnswerReader:
         self._answer = AnswerReader(head_only=head_only, max_header_bytes=self._max_header_bytes)
@@ -78,7 +77,7 @@ class Connection(asyncio.Protocol):
         """All that has come of the body since the last time; reading goes on if it was paused."""
         assert self._answer is not None
         parts, self._answer.parts, self._answer.pending = self._answer.parts, [], 0
-        if not self._reading and self.open:
+        if not self._reading and self.is_open():
             assert self._transport is not None
             self._reading = True
             self._transport.resume_reading()
@@ -97,7 +96,9 @@ class Connection(asyncio.Protocol):
             self._waiter = None
 
     def unwritten(self) -> int:
-        return self._transport.get_write_buffer_size() if self._transport is not None and self.open else 0
+        return (
+            self._transport.get_write_buffer_size() if self._transport is not None and self.is_open() else 0
+        )
 
     def end(self, *, sent_all: bool) -> None:
         """The exchange is over; what comes now is stray."""
@@ -148,7 +149,7 @@ class Connection(asyncio.Protocol):
         answer.feed(data)
         if answer.problem:
             self.fail(answer.problem)
-        elif answer.pending > BACKLOG and self._reading and not answer.complete and self.open:
+        elif answer.pending > BACKLOG and self._reading and not answer.complete and self.is_open():
             assert self._transport is not None
             self._reading = False
             self._transport.pause_reading()

@@ -12,7 +12,7 @@ from proxy.upstream.base import Answered, Lost
 from tests.origin import OK, READ_ALL, Close, Origin, Stall, answer, run_on
 from tests.sending import Collecting, ask, both_loops, client, request, trusting, yes
 
-SHORT = Timeouts(connect=5.0, idle=0.5, total=5.0)
+SHORT = Timeouts(connect=5.0, idle=3.0, total=5.0)
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -114,6 +114,7 @@ REFUSED_ANSWERS: dict[str, bytes] = {
     "gzip coding": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "unknown coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\nabc",
     "chunked twice": HEAD + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n",
+    "chunked in 1.0": b"HTTP/1.0 200 OK\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
     "upgrade": b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     "upgrade to nothing": b"HTTP/1.1 101 Switching\r\n\r\n",
     "HTTP/2.0": b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",

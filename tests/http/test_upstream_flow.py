@@ -76,7 +76,7 @@ def test_early_refusal_stops_the_upload_even_if_the_upstream_reads_on(loop: str,
             out = request(origin.port, body=large_spool(size, tmp_path))
             sending = asyncio.create_task(upstream.send(out, Collecting(), yes))
             with contextlib.suppress(TimeoutError):  # what must not come does not come
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(0.5):
                     while not (origin.requests and origin.requests[0].complete):  # noqa: ASYNC110
                         await asyncio.sleep(0.01)
             go_on.set()

@@ -168,5 +168,8 @@ def test_close_breaks_off_what_is_under_way(loop: str) -> None:
             result = await task
             assert isinstance(result, Lost)
             assert "shutting down" in result.reason
+            late = await upstream.send(request(origin.port), Collecting(), yes)
+            assert isinstance(late, NotSent), "nothing is sent by a closed client"
+            assert origin.started == 1
 
     run_on(loop, scenario())

@@ -13,16 +13,16 @@ from proxy.upstream.base import Answered, Lost
 from tests.origin import READ_ALL, Origin, ReadHead, Script, Stall, StopReading, Wait, answer, run_on
 from tests.sending import Collecting, ask, both_loops, client, request, yes
 
-SHORT_IDLE = Timeouts(connect=5.0, idle=0.1, total=20.0)
+SHORT_IDLE = Timeouts(connect=5.0, idle=0.3, total=20.0)
 
 
-SHORT_TOTAL = Timeouts(connect=5.0, idle=10.0, total=0.15)
+SHORT_TOTAL = Timeouts(connect=5.0, idle=10.0, total=0.4)
 
 
 @both_loops
 @pytest.mark.parametrize(
     ("timeouts", "word"),
-    [(SHORT_IDLE, "no byte for 0.1 s"), (SHORT_TOTAL, "within 0.15 s")],
+    [(SHORT_IDLE, "no byte for 0.3 s"), (SHORT_TOTAL, "within 0.4 s")],
     ids=["idle", "total"],
 )
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_idle_timeout_while_the_upstream_does_not_read(loop: str) -> None:
 
 @both_loops
 def test_idle_clock_runs_from_the_last_byte(loop: str) -> None:
-    """A head and a body that take several idle timeouts in all, but never one without a byte, are complete."""
-    idle = 0.3
+    """An answer that takes several idle timeouts in all, but never one without a byte, is complete."""
+    idle = 0.6
     raw = answer(200, b"xyz")
     pieces = [raw[:9], raw[9:20], raw[20:-4], raw[-4:-3], raw[-3:-2], raw[-2:-1], raw[-1:]]
 
@@ -66,7 +66,7 @@ def test_idle_clock_runs_from_the_last_byte(loop: str) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             for piece in pieces:
-                await asyncio.sleep(idle / 2)
+                await asyncio.sleep(idle / 3)
                 writer.write(piece)
             writer.close()
 
@@ -83,7 +83,7 @@ def test_idle_clock_runs_from_the_last_byte(loop: str) -> None:
 @both_loops
 def test_idle_clock_starts_anew_when_the_sink_is_done(loop: str) -> None:
     """The time that the sink took is not held against the upstream, even if no timer fired meanwhile."""
-    timeouts = Timeouts(connect=5.0, idle=0.4, total=20.0)
+    timeouts = Timeouts(connect=5.0, idle=0.8, total=20.0)
 
     async def scenario() -> None:
         go_on = asyncio.Event()
@@ -93,8 +93,8 @@ def test_idle_clock_starts_anew_when_the_sink_is_done(loop: str) -> None:
             async def data(self, chunk: bytes) -> None:
                 await super().data(chunk)
                 if len(self.parts) == 1:
-                    await asyncio.sleep(0.35)
-                    asyncio.get_running_loop().call_later(0.25, go_on.set)
+                    await asyncio.sleep(0.6)
+                    asyncio.get_running_loop().call_later(0.5, go_on.set)
 
         async with Origin((*READ_ALL, raw[:-1], Wait(go_on), raw[-1:])) as origin, client() as upstream:
             out = request(origin.port, timeouts=timeouts)

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.policy import PolicySet
+from proxy.core.policy import PathPattern, PolicySet
 from proxy.errors import ConfigurationError
 from proxy.policy_file import Mistake, PolicyMistakes, load_policies, nodes, presets_directory
+from proxy.policy_file.fields import Section
+from proxy.policy_file.mistakes import Place
 from proxy.policy_file.nodes import DEEPEST_NESTING, LARGEST_FILE
+from proxy.policy_file.rules import _Branch
+from proxy.policy_file.schema import RULE
 
 DIRECTORY = Path(__file__).parent / "mistakes"
 MARK = re.compile(r"^#! (\d+):(\d+) (.+)$", re.MULTILINE)
@@ -133,6 +138,15 @@ def test_deep_nesting_is_refused_where_it_starts_to_be_too_deep(tmp_path: Path, 
     assert found.col == len("upstream: ") + DEEPEST_NESTING
 
 
+def test_messages_keep_to_one_line_and_out_of_the_terminals_way(tmp_path: Path) -> None:
+    """A value may hold line breaks and escape sequences; what is said about it may not."""
+    text = "upstream: one\nbase_url: http://x\n"
+    text += 'rules: [{name: a, match: {path: "/{\\e[31m\\n}"}}]\ncredentials: "\\n"\n'
+    found = mistakes_of(tmp_path, text)
+    assert len(found) == 2
+    assert all(m.message.isprintable() for m in found)
+
+
 def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
     layers = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     layers += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
@@ -211,30 +225,63 @@ def test_values_and_combinations_that_cannot_be(tmp_path: Path, lines: list[str]
     assert any(message in said for said in rule(tmp_path, *lines)), rule(tmp_path, *lines)
 
 
-def test_a_rule_is_covered_only_by_one_that_matches_everything_it_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covered"),
+    [
+        ("{}", "{method: GET, path: /a}", True),
+        ("{method: GET}", "{method: GET, path: /a}", True),
+        ("{method: GET}", "{path: /a}", False),
+        ("{path: /a}", "{}", False),
+        ("{path: /a}", "{path: /a}", True),
+        ("{path: /a}", "{path: /a/}", False),
+        ("{path: /a%20b}", "{path: '/a b'}", True),
+        ("{path: /a/b}", "{path: /a%2Fb}", False),
+        ("{method: [GET, PUT], path: /a}", "{method: PUT, path: /a}", True),
+        ("{method: PUT, path: /a}", "{method: [GET, PUT], path: /a}", False),
+        ("{path: '/a/{x}'}", "{path: '/a/{y}'}", True),
+        ("{path: '/a/{x}'}", "{path: /a/*}", True),
+        ("{path: '/{x}/b'}", "{path: /a/b}", True),
+        ("{path: /a/b}", "{path: '/{x}/b'}", False),
+        ("{path: /a/**}", "{path: /a/b/c}", True),
+        ("{path: /a/**}", "{path: /a/**}", True),
+        ("{path: /a/**}", "{path: /a/*/**}", True),
+        ("{path: /a/*/**}", "{path: /a/**}", False),
+        ("{path: /a/**}", "{path: /a}", False),
+        ("{path: /a/**}", "{path: /**}", False),
+        ("{path: /*/**}", "{path: /a/b/c}", True),
+        ("{path: /*/*}", "{path: /a/**}", False),
+    ],
+)
+def test_a_rule_is_covered_only_by_one_that_matches_everything_it_does(
+    tmp_path: Path, wide: str, narrow: str, covered: bool
+) -> None:
     """Overlap is fine, whatever its kind; only a rule that can never win is a mistake."""
-    text = "upstream: one\nbase_url: http://one.example\nrules:\n"
-    for index, match in enumerate(
-        [
-            "{method: POST, path: /a/b}",
-            "{method: [POST, PUT], path: /a/b}",
-            "{path: /a/b}",
-            "{path: '/a/{x}'}",
-            "{path: /a/*/c}",
-            "{path: /a/*/**}",
-            "{path: /a/**}",
-            "{path: /a}",
-            "{path: /a%2Fb}",
-            "{method: GET}",
-            "{}",
-        ]
-    ):
-        text += f"  - {{name: r{index}, match: {match}}}\n"
-    (tmp_path / "one.yaml").write_text(text)
-    assert len(load_policies([tmp_path]).upstreams["one"].rules) == 11
-    for late in ("{path: '/a/{y}'}", "{path: /a/b/c/d}", "{method: PUT, path: /}"):
-        found = mistakes_of(tmp_path, text + f"  - {{name: late, match: {late}}}\n")
-        assert ["never used" in m.message for m in found] == [True]
+    rules = f"rules:\n  - {{name: wide, match: {wide}}}\n  - {{name: narrow, match: {narrow}}}\n"
+    text = "upstream: one\nbase_url: http://one.example\n" + rules
+    if covered:
+        (found,) = mistakes_of(tmp_path, text)
+        assert found.message.startswith("this rule is never used: 'wide' on line 4")
+    else:
+        (tmp_path / "one.yaml").write_text(text)
+        assert len(load_policies([tmp_path]).upstreams["one"].rules) == 2
+
+
+segments = st.lists(st.sampled_from(["a", "b", "*", "{x}"]), min_size=1, max_size=3)
+patterns = st.tuples(segments, st.booleans()).map(
+    lambda made: "/" + "/".join(dict.fromkeys([*made[0], *(["**"] if made[1] else [])]))
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(wide=patterns, narrow=patterns)
+def test_covering_agrees_with_matching(wide: str, narrow: str) -> None:
+    """A pattern covers another if and only if no path of a small world meets the narrow one alone."""
+    one, other = PathPattern.parse(wide), PathPattern.parse(narrow)
+    tree = _Branch()
+    tree.add(Section(RULE, Place("x", 1, 1)), one.segments)
+    covers = any(True for _ in tree.covering(other.segments))
+    world = [path for length in range(1, 6) for path in product(("a", "b", "c"), repeat=length)]
+    assert covers == all(one.match(path) is not None for path in world if other.match(path) is not None)
 
 
 def load_whatever(tmp_path: Path, data: bytes) -> PolicySet | None:
@@ -247,7 +294,7 @@ def load_whatever(tmp_path: Path, data: bytes) -> PolicySet | None:
     except PolicyMistakes as caught:
         mistakes = caught.mistakes
     assert mistakes
-    assert all(m.line >= 1 and m.col >= 1 and "\n" not in m.message for m in mistakes)
+    assert all(m.line >= 1 and m.col >= 1 and m.message.isprintable() for m in mistakes)
     return None
 
 

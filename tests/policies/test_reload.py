@@ -140,7 +140,7 @@ async def test_a_directory_that_vanishes_and_comes_back(watched: Watched) -> Non
 
 
 async def test_an_editor_that_writes_by_rename_with_the_old_time_is_seen(watched: Watched) -> None:
-    """Same size, same modification time: the inode tells."""
+    """Same size, same modification time: inode and change time tell."""
     watch = watched.watch()
     file, fresh = watched.own / "mail.yaml", watched.own / ".mail.yaml.swp"
     before = file.stat()

@@ -19,7 +19,13 @@ def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Cal
         sent_at=at, sends=1, request=b"sealed request",
     )  # fmt: skip
     entry = Entry(
-        at=at, actor=f"proxy:{owner}", event=Event.CLAIM, before=None, after=State.PENDING, why="first", fence=1
+        at=at,
+        actor=f"proxy:{owner}",
+        event=Event.CLAIM,
+        before=None,
+        after=State.PENDING,
+        why="first",
+        fence=1,
     )
     return call, entry
 

@@ -101,7 +101,10 @@ class StoreContract:
             free, entry = calls.release(call)
             assert (await store.swap(free, entry, expected=call.version)).won
             swaps = await asyncio.gather(
-                *(s.swap(*calls.claim_again(free, s.owner), expected=free.version) for s in [store, other] * 8)
+                *(
+                    s.swap(*calls.claim_again(free, s.owner), expected=free.version)
+                    for s in [store, other] * 8
+                )
             )
             assert sum(swap.won for swap in swaps) == 1
             claimed = await other.get(call.key)

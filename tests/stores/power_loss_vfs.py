@@ -141,7 +141,6 @@ class _VFS(apsw.VFS):
         assert name is not None
         return _File(self._disk, name, flags)
 
-
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
         self._disk.delete(filename)
         super().xDelete(filename, syncdir)
@@ -156,5 +155,3 @@ def faulty_disk(name: str) -> Iterator[Disk]:
         yield disk
     finally:
         vfs.unregister()
-
-

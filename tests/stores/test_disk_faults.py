@@ -1,4 +1,4 @@
-"""A full disk and a failing sync: nothing is acknowledged that is not there, and all works again afterwards."""
+"""A full disk and a failing sync: nothing is acknowledged that is not there, and all works again."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_a_failing_sync_acknowledges_nothing_and_recovers(
 async def test_what_is_acknowledged_after_a_failed_sync_survives_a_power_loss(
     tmp_path: Path, seed: int
 ) -> None:
-    """The page cache lies after a failed sync: what is written next must not stand behind a hole in the log."""
+    """The page cache lies after a failed sync: what follows must not stand behind a hole in the log."""
     print(f"seed {seed}")
     coin = random.Random(seed)
     left = tmp_path / "left"

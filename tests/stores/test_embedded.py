@@ -1,12 +1,20 @@
-"""The embedded store keeps the contract."""
+"""The embedded store keeps the contract; and what is its own: threads, locks, marks, housekeeping."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
 import pytest
 
-from proxy.store.embedded import EmbeddedStore
+from proxy.errors import StoreUnavailable
+from proxy.store import statements, writer
+from proxy.store.database import FILE_NAME
+from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
+from tests.stores import calls
 from tests.stores.contract import StoreContract
 
 
@@ -17,3 +25,161 @@ class TestEmbedded(StoreContract):
 
     async def open(self) -> EmbeddedStore:
         return await EmbeddedStore.open(self.directory)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    store = await EmbeddedStore.open(tmp_path / "state")
+    yield store
+    await store.close()
+
+
+def stored_replays(tmp_path: Path, key: bytes) -> int:
+    """What is on the disk, not what the store would say."""
+    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        return statements.replays(connection, key)
+    finally:
+        connection.close()
+
+
+async def test_reads_do_not_wait_for_a_writer_and_writes_wait_only_so_long(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """Another process sits in a write transaction: reads are answered, a write gives up in time."""
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    store._writer._patience.bound = 0.05
+    blocker = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        blocker.execute("BEGIN IMMEDIATE")
+        assert await store.get(call.key) == call
+        with pytest.raises(StoreUnavailable, match="another process"):
+            await store.swap(*calls.settle(call), expected=1)
+        assert await store.get(call.key) == call
+        blocker.execute("ROLLBACK")
+    finally:
+        blocker.close()
+    assert (await store.swap(*calls.settle(call), expected=1)).won
+
+
+async def test_marks_reach_the_disk_by_themselves_within_a_second(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """No other write carries them; many keys take several portions."""
+    keys = [os.urandom(16) for _ in range(1000)]
+    assert MARKS_AFTER < 1.0
+    for key in keys:
+        store.mark_replayed(key, calls.NOW)
+        store.mark_replayed(key, calls.NOW)
+    async with asyncio.timeout(10):
+        while stored_replays(tmp_path, keys[-1]) != 2:  # noqa: ASYNC110 (the disk tells nobody)
+            await asyncio.sleep(0.02)
+    assert stored_replays(tmp_path, keys[0]) == 2
+
+
+async def test_marks_are_written_at_close(tmp_path: Path) -> None:
+    """All of them, however many."""
+    store = await EmbeddedStore.open(tmp_path / "state")
+    keys = [os.urandom(16) for _ in range(700)]
+    for key in keys:
+        store.mark_replayed(key, calls.NOW)
+    await store.close()
+    assert [stored_replays(tmp_path, key) for key in (keys[0], keys[350], keys[-1])] == [1, 1, 1]
+
+
+async def test_close_empties_the_log_into_the_database(tmp_path: Path) -> None:
+    """What is left is one file that can be copied."""
+    store = await EmbeddedStore.open(tmp_path / "state")
+    await store.swap(*calls.claim(store.owner), expected=0)
+    assert (tmp_path / "state" / f"{FILE_NAME}-wal").stat().st_size > 0
+    await store.close()
+    assert not (tmp_path / "state" / f"{FILE_NAME}-wal").exists()
+    assert list((tmp_path / "state" / "owners").iterdir()) == []
+
+
+async def test_the_log_does_not_grow_without_end(
+    tmp_path: Path, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is copied into the database and starts anew, also while somebody reads all the time."""
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
+    store._writer._checkpoint_at = 50
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    reading = True
+
+    async def read() -> None:
+        while reading:
+            await store.get(call.key)
+
+    readers = [asyncio.create_task(read()) for _ in range(4)]
+    try:
+        for _ in range(100):
+            await asyncio.gather(*(store.swap(*calls.claim(store.owner), expected=0) for _ in range(4)))
+    finally:
+        reading = False
+        await asyncio.gather(*readers)
+    assert (tmp_path / "state" / f"{FILE_NAME}-wal").stat().st_size < 200 * 4200
+
+
+async def test_a_long_read_elsewhere_does_not_stop_writes(
+    tmp_path: Path, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person's export holds an old view: the log grows, nobody waits, and it is cut back afterwards."""
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 20)
+    store._writer._checkpoint_at = 20
+    await store.swap(*calls.claim(store.owner), expected=0)
+    log = tmp_path / "state" / f"{FILE_NAME}-wal"
+    export = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        export.execute("BEGIN; SELECT count(*) FROM calls").fetchall()
+        for _ in range(30):
+            assert (await store.swap(*calls.claim(store.owner), expected=0)).won
+        assert log.stat().st_size > 30 * 4096
+        assert export.execute("SELECT count(*) FROM calls").fetchall() == [(1,)]
+        export.execute("COMMIT")
+    finally:
+        export.close()
+    for _ in range(30):
+        assert (await store.swap(*calls.claim(store.owner), expected=0)).won
+    assert store._writer._log_pages < 60
+
+
+async def test_nobody_watching_means_no_looking(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader's thread sleeps until there is a job; with a watcher it looks by itself."""
+    looks = 0
+
+    def look(_: apsw.Connection) -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(store._reader, "_look", look)
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    await asyncio.sleep(0.05)
+    assert looks == 0
+    assert not await store.changed(call.key, 1, 0.1)
+    assert looks > 3
+    seen = looks
+    await store.get(call.key)
+    await asyncio.sleep(0.05)
+    assert looks <= seen + 1  # one may have been under way
+
+
+async def test_a_row_that_cannot_be_read_hurts_nobody_else(tmp_path: Path, store: EmbeddedStore) -> None:
+    """A damaged row is StoreUnavailable for who asks for it; others in the same batch are answered."""
+    good, entry = calls.claim(store.owner)
+    await store.swap(good, entry, expected=0)
+    bad, entry = calls.claim(store.owner)
+    await store.swap(bad, entry, expected=0)
+    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    connection.execute("UPDATE calls SET record_version = 99 WHERE key = ?", (bad.key,))
+    connection.close()
+    answers = await asyncio.gather(
+        *(store.get(key) for key in (good.key, bad.key, good.key)), return_exceptions=True
+    )
+    assert answers[0] == answers[2] == good
+    assert isinstance(answers[1], StoreUnavailable)
+    assert "newer" in str(answers[1])

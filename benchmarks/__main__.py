@@ -1,0 +1,144 @@
+"""`make bench`: ratios in one run, rounds interleaved, medians; what is required stands beside what was measured.
+
+The server under test has one core for itself, load and upstream share the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.million import measure_store
+
+ROOT = Path(__file__).parent.parent
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
+
+
+@contextmanager
+def server(command: Sequence[str], core: int, log: Path) -> Iterator[int]:
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode()
+            if "http://" not in line:
+                raise RuntimeError(f"{command} did not start: {log.read_text()}")
+            yield int(line.rsplit(":", 1)[1])
+        finally:
+            process.terminate()
+            process.wait(60)
+            process.stdout.close()  # type: ignore[union-attr]
+
+
+def load(port: int, path: str, kind: str, total: int, connections: int, seed: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.load", str(port), path, kind, str(total), str(connections), seed]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE}),
+        timeout=400,
+    )
+    return float(done.stdout)
+
+
+def measure_http(rounds: int, total: int, work: Path) -> dict[str, float]:
+    with ExitStack() as stack:
+        origin = stack.enter_context(
+            server(["-m", "benchmarks.servers", "origin"], LOAD_CORE, work / "origin.log")
+        )
+        policy = work / "bench.yaml"
+        policy.write_text(
+            f"upstream: bench\nbase_url: http://127.0.0.1:{origin}\n"
+            "rules:\n  - {name: pay, match: {method: POST, path: /pay}}\n"
+        )
+        target = f"http://127.0.0.1:{origin}"
+        ports = {
+            "constant": stack.enter_context(
+                server(["-m", "benchmarks.servers", "constant"], SERVER_CORE, work / "constant.log")
+            ),
+            "forward": stack.enter_context(
+                server(["-m", "benchmarks.servers", "forward", target], SERVER_CORE, work / "forward.log")
+            ),
+            "semel": stack.enter_context(
+                server(
+                    [
+                        "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0",
+                        "--state-dir", str(work / "state"), "--policies", str(policy),
+                    ],
+                    SERVER_CORE,
+                    work / "semel.log",
+                )
+            ),
+        }  # fmt: skip
+        cases = {
+            "bare aiohttp.web.Server": ("constant", "/pay", "unique", total),
+            "bare aiohttp reverse proxy": ("forward", "/pay", "unique", total),
+            "semel once": ("semel", "/bench/pay", "unique", total),
+            "semel replay": ("semel", "/bench/pay", "same", total),
+        }
+        found: dict[str, list[float]] = {name: [] for name in cases}
+        for round_number in range(rounds):
+            for name, (which, path, kind, count) in cases.items():
+                print(f"round {round_number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
+                seed = f"r{round_number}" if kind == "unique" else "same"
+                found[name].append(load(ports[which], path, kind, count, 64, seed))
+        return {name: statistics.median(values) for name, values in found.items()}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--requests", type=int, default=6000)
+    options.add_argument("--rows", type=int, default=1_000_000)
+    options.add_argument("--only", choices=["http", "store"])
+    options.add_argument("--json", action="store_true")
+    chosen = options.parse_args()
+    rates: dict[str, float] = {}
+    checks: list[tuple[str, float, str, float]] = []
+    with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
+        work = Path(folder)
+        if chosen.only != "store":
+            rates = measure_http(chosen.rounds, chosen.requests, work)
+            checks += [
+                ("once against a bare reverse proxy",
+                 rates["semel once"] / rates["bare aiohttp reverse proxy"], "at least", 0.5),
+                ("replay against a bare aiohttp.web.Server",
+                 rates["semel replay"] / rates["bare aiohttp.web.Server"], "at least", 0.6),
+            ]  # fmt: skip
+        if chosen.only != "http":
+            checks += measure_store(work, chosen.rows)
+    failed = [
+        name
+        for name, value, relation, bound in checks
+        if (value < bound if relation == "at least" else value > bound)
+    ]
+    if chosen.json:
+        print(json.dumps({"rates": rates, "checks": checks, "failed": failed}, indent=2))
+    else:
+        for name, rate in rates.items():
+            print(f"{name:45} {rate:10,.0f} requests/s")
+        for name, value, relation, bound in checks:
+            mark = "MISSED" if name in failed else "ok"
+            print(f"{name:45} {value:10.2f}   {relation} {bound:g}   {mark}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

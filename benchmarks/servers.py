@@ -1,0 +1,81 @@
+"""What semel is measured against, and what stands behind it. Each runs as a process: `python -m benchmarks.servers NAME`.
+
+    constant   a bare aiohttp.web.Server that reads the body and answers a constant
+    forward    a bare aiohttp reverse proxy: one session, nothing recorded
+    origin     the upstream: answers 450 bytes to whatever comes (httptools, so that it is never the bottleneck)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import cast
+
+import aiohttp
+import httptools
+import uvloop
+from aiohttp import web
+
+ANSWER = b'{"result": "' + b"x" * 436 + b'"}'
+
+
+async def constant(_: str) -> int:
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        await request.read()
+        return web.Response(body=ANSWER, content_type="application/json")
+
+    return await _listen(web.Server(handle, access_log=None))
+
+
+async def forward(target: str) -> int:
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+    )
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
+        async with session.request(
+            request.method, target + request.raw_path, headers=headers, data=body, allow_redirects=False
+        ) as answer:
+            content = await answer.read()
+            kept = {k: v for k, v in answer.headers.items() if k.lower() != "content-length"}
+            return web.Response(status=answer.status, body=content, headers=kept)
+
+    return await _listen(web.Server(handle, access_log=None))
+
+
+class _Origin(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpRequestParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(ANSWER), ANSWER)
+        )
+
+
+async def origin(_: str) -> int:
+    return await _listen(_Origin)
+
+
+async def _listen(factory: object) -> int:
+    server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)  # type: ignore[arg-type]
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
+async def _main(name: str, target: str) -> None:
+    port = await {"constant": constant, "forward": forward, "origin": origin}[name](target)
+    print(f"ready on http://127.0.0.1:{port}", flush=True)
+    await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""))

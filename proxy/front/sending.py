@@ -1,0 +1,102 @@
+"""What would be sent, and what would be written down before: built only for a call that is really sent.
+
+A replay needs none of it, so it is a recipe until the exchange asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.core.headers import Headers, end_to_end, without_semel
+from proxy.core.identity import CREDENTIAL_HEADERS, Identity
+from proxy.core.policy import Match, Upstream
+from proxy.errors import BadRequest
+from proxy.front.address import UpstreamAddress
+from proxy.ledger import Intent
+from proxy.spool import Spool
+from proxy.store.codec import StoredRequest
+from proxy.upstream.base import Outgoing
+from proxy.upstream.client import request_head
+
+TENANT = "default"
+# A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.
+WARM, LUKEWARM = 1.0, 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the Semel-* headers say."""
+
+    tool: str = ""
+    occurrence: int = 1
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    method: str
+    address: UpstreamAddress
+    upstream: Upstream
+    match: Match
+    told: Told
+    headers: Headers
+    body: Spool | None
+    safe: bool
+
+    def outgoing(self) -> Outgoing:
+        """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
+        upstream, address, body = self.upstream, self.address, self.body
+        forwarded = tuple(
+            pair
+            for pair in without_semel(end_to_end(self.headers))
+            if pair[0].lower() not in (b"host", b"expect")
+        )
+        if body is not None and not any(name.lower() == b"content-length" for name, _ in forwarded):
+            forwarded += ((b"Content-Length", b"%d" % body.size),)
+        query = "" if address.query is None else f"?{address.query}"
+        outgoing = Outgoing(
+            scheme=upstream.scheme,
+            host=upstream.host,
+            port=upstream.port,
+            method=self.method,
+            target=f"{upstream.base_path}{address.raw_path}{query}".encode(),
+            headers=((b"Host", upstream.authority.encode()), *forwarded),
+            body=body,
+            timeouts=upstream.timeouts,
+            max_idle=LUKEWARM if self.safe else WARM,
+        )
+        try:
+            request_head(outgoing)
+        except ValueError as error:
+            raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
+        return outgoing
+
+    def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
+        return Intent(
+            identity=identity,
+            rule=self.match.rule,
+            safe=self.safe,
+            tenant=TENANT,
+            upstream=self.upstream.name,
+            tool=self.tool,
+            occurrence=self.told.occurrence,
+            request=StoredRequest(
+                method=self.method,
+                target=outgoing.target,
+                headers=_without_credentials(outgoing.headers, self.upstream.credentials),
+                arguments=identity.arguments,
+            ),
+            body=self.body,
+        )
+
+    @property
+    def tool(self) -> str:
+        """The label for people: what the client says, what the rule says, or method and pattern."""
+        rule = self.match.rule
+        pattern = rule.path.text if rule.path else self.address.raw_path
+        return self.told.tool or rule.tool or f"{self.method} {pattern}"
+
+
+def _without_credentials(headers: Headers, further: tuple[str, ...]) -> Headers:
+    secret = CREDENTIAL_HEADERS | {name.encode() for name in further}
+    return tuple(pair for pair in headers if pair[0].lower() not in secret)

@@ -1,0 +1,330 @@
+"""The exchange on a stage: memory stores that share a world, an upstream that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from proxy.core.identity import Identity
+from proxy.core.intent import Call, Entry, State
+from proxy.core.policy import Mode, Rule, Timeouts
+from proxy.exchange import Ask, CaptureLimits, Exchange, Live, Replayed, Unrecorded
+from proxy.ledger import Intent, Ledger
+from proxy.observe import Sent, Served
+from proxy.spool import Spool
+from proxy.store.base import Swap
+from proxy.store.codec import Codec, StoredRequest
+from proxy.store.memory import MemoryStore, World
+from proxy.stream import CutOff
+from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink
+from tests.exchange.virtual_time import VirtualClock
+
+Step: TypeAlias = Callable[[Outgoing, Sink, Callable[[], bool]], Awaitable[Result]]
+
+
+class StagedStore(MemoryStore):
+    """A memory store that may also be paused (declared dead while it lives on), and that tells of a swap
+    before it lands: `before_swap` may fail it, or let others go first."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.before_swap: Callable[[Call], Awaitable[None]] | None = None
+
+    def owns(self) -> bool:
+        return super().owns() and self.owner in self.world.living
+
+    def declare_dead(self) -> None:
+        self.world.living.discard(self.owner)
+
+    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+        if self.before_swap is not None:
+            await self.before_swap(call)
+        await asyncio.sleep(0)  # as in a real store, others run meanwhile
+        return await super().swap(call, entry, expected=expected)
+
+
+class Notebook:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, dict[str, object]]] = []
+        self.sends: list[Sent] = []
+
+    def served(self, told: Served) -> None: ...
+
+    def sent(self, told: Sent) -> None:
+        self.sends.append(told)
+
+    def store_took(self, operation: str, seconds: float) -> None: ...
+
+    def reloaded(self, *, good: bool, detail: str) -> None: ...
+
+    def noted(self, event: str, **fields: object) -> None:
+        self.notes.append((event, fields))
+
+    def told_of(self, event: str) -> bool:
+        return any(event == name for name, _ in self.notes)
+
+
+@dataclass
+class Script:
+    """The upstream: each send plays the next step. `went_out` counts those of which a byte may have left."""
+
+    steps: list[Step] = field(default_factory=list)
+    started: int = 0
+    went_out: int = 0
+
+    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        self.started += 1
+        step = self.steps.pop(0)
+
+        def counted() -> bool:
+            allowed = may_send()
+            self.went_out += allowed
+            return allowed
+
+        return await step(out, sink, counted)
+
+    async def close(self) -> None: ...
+
+
+def answers(status: int = 200, body: bytes = b"the answer", *, after: float = 0.0) -> Step:
+    """A complete answer in one part with Content-Length, after so many seconds."""
+
+    async def step(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        if not may_send():
+            return NotSent("not the owner any more")
+        await asyncio.sleep(after)
+        sink.head(status, ((b"Content-Length", b"%d" % len(body)),))
+        if body:
+            await sink.data(body)
+        return Answered(status)
+
+    return step
+
+
+def not_sent(reason: str = "connection refused") -> Step:
+    async def step(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        return NotSent(reason)
+
+    return step
+
+
+def lost(*parts: bytes, status: int | None = None, timed_out: bool = False, after: float = 0.0) -> Step:
+    """Sent; then perhaps a head and some parts; then a break."""
+
+    async def step(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        if not may_send():
+            return NotSent("not the owner any more")
+        if status is not None:
+            sink.head(status, ((b"Content-Length", b"1000"),))
+        for part in parts:
+            await sink.data(part)
+            await asyncio.sleep(0.01)  # the readers get it
+        await asyncio.sleep(after)
+        return Lost("the connection broke", status, timed_out)
+
+    return step
+
+
+class Talk:
+    """A step under the test's control: it waits to be told each part and the result."""
+
+    def __init__(self) -> None:
+        self.sent = asyncio.Event()
+        self.cancelled = False
+        self._said: asyncio.Queue[Result | tuple[int, Headers] | bytes] = asyncio.Queue()
+
+    async def __call__(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        if not may_send():
+            return NotSent("not the owner any more")
+        self.sent.set()
+        try:
+            while True:
+                match await self._said.get():
+                    case bytes() as part:
+                        await sink.data(part)
+                    case (int() as status, headers):
+                        sink.head(status, headers)
+                    case result:
+                        assert isinstance(result, Answered | Lost | NotSent)
+                        return result
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+    def head(self, status: int = 200, headers: Headers = ()) -> None:
+        self._said.put_nowait((status, headers))
+
+    def part(self, data: bytes) -> None:
+        self._said.put_nowait(data)
+
+    def end(self, result: Result) -> None:
+        self._said.put_nowait(result)
+
+    def answer(self, status: int = 200, body: bytes = b"the answer") -> None:
+        self.head(status, ((b"Content-Length", b"%d" % len(body)),))
+        self.part(body)
+        self.end(Answered(status))
+
+
+@dataclass(frozen=True)
+class Got:
+    """What a caller got. `whole` is False where the connection would have been aborted."""
+
+    kind: str  # executed | joined | replayed | unrecorded
+    status: int = 0
+    body: bytes = b""
+    whole: bool = True
+
+
+class Process:
+    """One semel: a store of its own on a shared world, an exchange, an upstream."""
+
+    def __init__(self, world: World | None = None, *steps: Step, limits: CaptureLimits | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store = StagedStore(world or World())
+        self.world = self.store.world
+        self.world.clock = self.clock.now
+        self.notebook = Notebook()
+        self.upstream = Script(list(steps))
+        self.codec = Codec()
+        self.ledger = Ledger(
+            store=self.store, codec=self.codec, clock=self.clock, observer=self.notebook, inline_body=1024
+        )
+        self.exchange = Exchange(
+            store=self.store,
+            ledger=self.ledger,
+            upstream=self.upstream,
+            clock=self.clock,
+            observer=self.notebook,
+            limits=limits or CaptureLimits(),
+        )
+
+    async def call(self, ask: Ask) -> Got:
+        """Ask and read to the end, as the front does. Refusals come out as they are."""
+        try:
+            reply = await self.exchange.ask(ask)
+        except CutOff:
+            return Got("executed", whole=False)
+        match reply:
+            case Unrecorded():
+                return Got("unrecorded")
+            case Replayed(_, answer):
+                body = answer.body
+                if not isinstance(body, bytes):
+                    body = b"".join([part async for part in body])
+                return Got("replayed", answer.status, body)
+            case Live():
+                return await read(reply)
+
+    def start(self, ask: Ask) -> asyncio.Task[Got]:
+        return asyncio.get_running_loop().create_task(self.call(ask))
+
+    async def die(self) -> None:
+        """As by SIGKILL: nothing more is written; what was under way ends where it is."""
+        self.store.kill()
+        tasks = list(self.exchange._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def row(self, ask: Ask) -> Call:
+        return self.world.calls[ask.identity.key]
+
+    def events(self, ask: Ask) -> list[Entry]:
+        return self.world.events.get(ask.identity.key, [])
+
+    def state(self, ask: Ask) -> State | None:
+        call = self.world.calls.get(ask.identity.key)
+        return None if call is None else call.state
+
+
+async def read(live: Live) -> Got:
+    kind, capture = "joined" if live.joined else "executed", live.flight.capture
+    body = b""
+    try:
+        async for part in live.reader.parts():
+            body += part
+    except CutOff:
+        return Got(kind, capture.status, body, whole=False)
+    finally:
+        live.leave()
+    return Got(kind, capture.status, body)
+
+
+EFFECT = Rule(name="send", safe=False, ttl=3600.0, wait=60.0)
+SAFE = Rule(name="look", safe=True, ttl=3600.0, wait=60.0)
+CACHE = Rule(name="cached", mode=Mode.CACHE, ttl=3600.0, wait=60.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the front would build from a request, built beforehand."""
+
+    rule: Rule
+    safe: bool
+    body: bytes
+    total: float
+
+    def outgoing(self) -> Outgoing:
+        return Outgoing(
+            scheme="http",
+            host="upstream",
+            port=80,
+            method="POST",
+            target=b"/send",
+            headers=(),
+            body=Spool.of(self.body),
+            timeouts=Timeouts(total=self.total),
+            max_idle=1.0,
+        )
+
+    def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
+        return Intent(
+            identity=identity,
+            rule=self.rule,
+            safe=self.safe,
+            tenant="default",
+            upstream="mail",
+            tool="send",
+            occurrence=1,
+            request=StoredRequest(method="POST", target=b"/send", headers=()),
+            body=outgoing.body,
+        )
+
+
+def ask(
+    rule: Rule = EFFECT, *, n: int = 1, body: bytes = b"{}", total: float = 600.0, refresh: bool = False
+) -> Ask:
+    """The n-th of different calls; equal arguments make identical calls."""
+    key = n.to_bytes(16, "big")
+    safe = bool(rule.safe) or rule.mode is Mode.CACHE
+    return Ask(
+        identity=Identity(key=key, fingerprint=key * 2, named_by=b"", arguments=b"[]"),
+        rule=rule,
+        safe=safe,
+        refresh=refresh,
+        sending=Prepared(rule=rule, safe=safe, body=body, total=total),
+    )
+
+
+OUTGOING = Prepared(rule=EFFECT, safe=False, body=b"{}", total=600.0).outgoing()
+
+
+async def until(condition: Callable[[], bool], within: float = 1000.0) -> None:
+    """Wait (virtually) for something to become true."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while not condition():
+        assert loop.time() < deadline, "it did not happen"
+        await asyncio.sleep(0.001)
+
+
+async def quietly(task: asyncio.Task[Got]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,123 @@
+"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND DIRECTORY`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from proxy import faults
+from proxy.store.embedded import EmbeddedStore
+from tests.stores import calls
+
+ROOT = Path(__file__).parents[2]
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+async def hear() -> str:
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
+
+
+async def race(store: EmbeddedStore) -> None:
+    """For each key heard: claim it, eight times at once, and say who won."""
+    while key := await hear():
+        swaps = await asyncio.gather(
+            *(store.swap(*calls.claim(store.owner, bytes.fromhex(key)), expected=0) for _ in range(8))
+        )
+        wins = sum(swap.won for swap in swaps)
+        seen = {swap.present.owner for swap in swaps if swap.present}
+        say(wins, *seen)
+
+
+async def watch(store: EmbeddedStore) -> None:
+    """Watch one row from the version heard on; say when each change was noticed."""
+    key, version, rounds = (await hear()).split()
+    for seen in range(int(version), int(version) + int(rounds)):
+        assert await store.changed(bytes.fromhex(key), seen, 30.0)
+        say(time.monotonic())
+
+
+async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
+    """Claim without end, say what was acknowledged, and be killed at a fault point."""
+    faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL), after=int(after))
+
+    async def claims() -> None:
+        while True:
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            say(call.id)
+
+    await asyncio.gather(*(claims() for _ in range(8)))
+
+
+async def hold(store: EmbeddedStore) -> None:
+    """Stay until told to go."""
+    await hear()
+
+
+async def fork(store: EmbeddedStore) -> None:
+    """Leave a copy of this process behind that does nothing; say its number."""
+    if os.fork() == 0:
+        say(os.getpid())
+        os.close(0)  # or whoever waits for the end of the pipes waits for this copy
+        os.close(1)
+        signal.alarm(60)  # it ends by itself if nobody ends it
+        signal.pause()
+    await hear()
+
+
+COMMANDS = {"race": race, "watch": watch, "claim_and_die": claim_and_die, "hold": hold, "fork": fork}
+
+
+async def main(command: str, directory: str, *args: str) -> None:
+    store = await EmbeddedStore.open(Path(directory))
+    say(store.owner)
+    await COMMANDS[command](store, *args)  # type: ignore[operator]
+    await store.close()
+
+
+class Child:
+    def __init__(self, process: asyncio.subprocess.Process, owner: str) -> None:
+        self.process = process
+        self.owner = owner
+
+    async def read(self) -> str:
+        assert self.process.stdout is not None
+        return (await asyncio.wait_for(self.process.stdout.readline(), 30)).decode().strip()
+
+    def write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n".encode())
+
+
+@asynccontextmanager
+async def child(command: str, directory: Path, *args: str) -> AsyncIterator[Child]:
+    """Runs until the block ends, and never longer."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.stores.process", command, str(directory), *args,
+        cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        made = Child(process, "")
+        made.owner = await made.read()
+        assert made.owner
+        yield made
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,190 @@
+"""Older databases are brought up to date, newer ones are left alone, and history is never rewritten."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import shutil
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from proxy.core.intent import State
+from proxy.errors import ConfigurationError
+from proxy.store import schema, statements
+from proxy.store.database import FILE_NAME
+from proxy.store.embedded import EmbeddedStore
+from tests.stores import calls
+
+VERSION_1 = Path(__file__).parent / "fixtures" / "version_1.sql"
+# Key byte: state, version, body, lines of history. What the file holds, said again.
+CONTENT = {
+    1: (State.PENDING, 1, None, ["claim"]),
+    2: (State.IN_DOUBT, 2, None, ["claim", "lost"]),
+    3: (State.RELEASED, 2, None, ["claim", "not_sent"]),
+    4: (State.DONE, 2, b"a body of version 1", ["claim", "answered"]),
+    5: (State.DONE, 3, b"late", ["claim", "lost", "answered"]),
+}
+
+
+def make_version_1(directory: Path) -> None:
+    directory.mkdir(mode=0o700)
+    connection = apsw.Connection(str(directory / FILE_NAME))
+    connection.pragma("journal_mode", "wal")
+    connection.execute(VERSION_1.read_text())
+    connection.close()
+
+
+async def check_version_1(store: EmbeddedStore) -> None:
+    assert store.secret == bytes(range(32))
+    for n, (state, version, body, events) in CONTENT.items():
+        call = await store.get(bytes([n]) * 16)
+        assert call is not None
+        assert (call.state, call.version, call.tool, call.request) == (
+            state, version, "POST /send", b"sealed request",
+        )  # fmt: skip
+        assert (call.answer.body if call.answer else None) == body
+        assert [entry.event for entry in await store.history(call.key)] == events
+    census = await store.census()
+    counts = {State.PENDING: 1, State.IN_DOUBT: 1, State.RELEASED: 1, State.DONE: 2}
+    assert census.by_state == dict.fromkeys(State, 0) | counts
+    assert census.oldest_doubt_at == calls.NOW + 1
+
+
+async def test_a_version_1_database_is_migrated_and_every_row_is_read(tmp_path: Path) -> None:
+    """The rows, the history, the secret; then the new tables work on the old rows."""
+    make_version_1(tmp_path / "state")
+    store = await EmbeddedStore.open(tmp_path / "state")
+    try:
+        await check_version_1(store)
+        assert [call.key for call in await store.orphans()] == [b"\x01" * 16]
+        store.mark_replayed(b"\x04" * 16, calls.NOW)
+        assert await store.replays(b"\x04" * 16) == 1
+        pending = await store.get(b"\x01" * 16)
+        assert pending is not None
+        assert (await store.swap(*calls.settle(pending), expected=1)).won
+        assert (await store.census()).by_state[State.DONE] == 3
+    finally:
+        await store.close()
+
+
+async def test_two_that_start_together_on_an_old_database_are_safe(tmp_path: Path) -> None:
+    """Migrated once; both go on."""
+    make_version_1(tmp_path / "state")
+    stores = await asyncio.gather(*(EmbeddedStore.open(tmp_path / "state") for _ in range(4)))
+    try:
+        for store in stores:
+            await check_version_1(store)
+    finally:
+        for store in stores:
+            await store.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction: no table of the new version is there."""
+    make_version_1(tmp_path / "state")
+    broken = schema.MIGRATIONS[1] + "; CREATE TABLE calls (x);"
+    monkeypatch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], broken))
+    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        with pytest.raises(apsw.SQLError):
+            schema.migrate(connection)
+        assert connection.pragma("user_version") == 1
+        assert (
+            list(connection.execute("SELECT name FROM sqlite_master WHERE name IN ('marks', 'counts')")) == []
+        )
+    finally:
+        connection.close()
+
+
+def picture(directory: Path) -> dict[str, tuple[str, int, int]]:
+    """Name, content, mode and time of everything there."""
+    return {
+        str(path.relative_to(directory)): (
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            stat.S_IMODE(path.stat().st_mode),
+            path.stat().st_mtime_ns,
+        )
+        for path in [directory, *sorted(directory.rglob("*"))]
+    }
+
+
+@pytest.mark.parametrize("in_log", [False, True], ids=["in the database", "only in the log"])
+async def test_a_newer_database_is_refused_and_left_untouched(tmp_path: Path, in_log: bool) -> None:
+    """Also when a crash left the newer version in the log only. Bytes, modes, times: as before."""
+    store = await EmbeddedStore.open(tmp_path / "other")
+    await store.swap(*calls.claim(store.owner), expected=0)
+    await store.close()
+    connection = apsw.Connection(str(tmp_path / "other" / FILE_NAME))
+    connection.pragma("wal_autocheckpoint", 0)
+    connection.pragma("user_version", 99)
+    if not in_log:
+        connection.close()
+    directory = tmp_path / "state"
+    shutil.copytree(tmp_path / "other", directory)  # with an open log: as a crash leaves it
+    connection.close()
+    (directory / f"{FILE_NAME}-shm").unlink(missing_ok=True)
+    assert (directory / f"{FILE_NAME}-wal").exists() == in_log
+    directory.chmod(0o755)
+    before = picture(directory)
+    with pytest.raises(ConfigurationError, match="99") as caught:
+        await EmbeddedStore.open(directory)
+    assert str(schema.KNOWN_VERSION) in str(caught.value)
+    assert "--state-dir" in str(caught.value)
+    assert picture(directory) == before
+
+
+async def test_a_log_left_by_a_crash_is_read_at_the_next_start(tmp_path: Path) -> None:
+    """The version is found in the log when the database file does not have it yet."""
+    store = await EmbeddedStore.open(tmp_path / "state")
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    shutil.copytree(tmp_path / "state", tmp_path / "left")
+    await store.close()
+    assert (tmp_path / "left" / f"{FILE_NAME}-wal").stat().st_size > 0
+    store = await EmbeddedStore.open(tmp_path / "left")
+    try:
+        assert await store.get(call.key) == call
+    finally:
+        await store.close()
+
+
+async def test_history_can_be_neither_changed_nor_deleted(tmp_path: Path) -> None:
+    """The database itself refuses; only a call that is gone lets its history go."""
+    store = await EmbeddedStore.open(tmp_path / "state")
+    await store.swap(*calls.claim(store.owner), expected=0)
+    await store.close()
+    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        with pytest.raises(apsw.ConstraintError, match="never rewritten"):
+            connection.execute("UPDATE events SET why = 'nothing happened'")
+        with pytest.raises(apsw.ConstraintError, match="never deleted"):
+            connection.execute("DELETE FROM events")
+        connection.execute("DELETE FROM calls; DELETE FROM events")
+        assert list(connection.execute("SELECT * FROM events")) == []
+        assert sum(n for (n,) in connection.execute("SELECT n FROM counts")) == 0
+    finally:
+        connection.close()
+
+
+def test_no_question_asked_in_service_reads_the_whole_table() -> None:
+    """With a million rows a scan would be felt; only the list of `done` walks rows, up to its limit."""
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    questions = [
+        statements.GET, statements.UPDATE, statements.APPEND, statements.HISTORY, statements.VERSION,
+        statements.DIFFERING, statements.PENDING_OWNERS, statements.PENDING_OF, statements.OLDEST_DOUBT,
+        statements.MARK, statements.REPLAYS,
+        *(text for state, text in statements.IN_STATE.items() if state is not State.DONE),
+    ]  # fmt: skip
+    for question in questions:
+        numbers = re.findall(r"\?(\d+)", question)
+        holes = max(map(int, numbers)) if numbers else question.count("?")
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}", (None,) * holes)]
+        assert not [step for step in plan if step in ("SCAN calls", "SCAN events", "SCAN marks")], question
+    connection.close()

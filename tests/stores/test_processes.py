@@ -1,0 +1,147 @@
+"""Several real processes on one embedded store: races, wake-ups, deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from proxy import faults
+from proxy.core.intent import State
+from proxy.store.embedded import EmbeddedStore
+from tests.stores import calls
+from tests.stores.process import child
+
+ROUNDS = 20
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    store = await EmbeddedStore.open(tmp_path / "state")
+    yield store
+    await store.close()
+
+
+async def test_identical_claims_raced_by_processes_have_one_winner(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """Three processes, eight identical claims each, twenty rounds: one winner, and everybody sees it."""
+    async with AsyncExitStack() as stack:
+        racers = [await stack.enter_async_context(child("race", tmp_path / "state")) for _ in range(3)]
+        for _ in range(ROUNDS):
+            key = os.urandom(16)
+            for racer in racers:
+                racer.write(key.hex())
+            told = [(await racer.read()).split() for racer in racers]
+            assert sum(int(words[0]) for words in told) == 1
+            winner = next(r.owner for r, words in zip(racers, told, strict=True) if words[0] == "1")
+            assert {owner for words in told for owner in words[1:]} == {winner}
+            row = await store.get(key)
+            assert row is not None
+            assert row.owner == winner
+            assert len(await store.history(key)) == 1
+
+
+async def test_a_waiter_in_another_process_wakes_within_50_ms_of_the_commit(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """The 99th percentile of 200 wake-ups, from the commit itself to the waiter's next step."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    pauses = random.Random(seed)
+    rounds = 200
+    commits: list[float] = []
+    wakes: list[float] = []
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    faults.arm(faults.Point.COMMITTED, lambda: commits.append(time.monotonic()))
+    try:
+        async with child("watch", tmp_path / "state") as watcher:
+            watcher.write(f"{call.id} 1 {rounds}")
+            for _ in range(rounds):
+                await asyncio.sleep(pauses.uniform(0.0, 0.015))  # anywhere between two looks
+                step = calls.release(call) if call.state is State.PENDING else calls.claim_again(call, "x")
+                assert (await store.swap(*step, expected=call.version)).won
+                call = step[0]
+                wakes.append(float(await watcher.read()))
+    finally:
+        faults.disarm_all()
+    delays = sorted(wake - commit for wake, commit in zip(wakes, commits, strict=True))
+    print(f"p50 {delays[rounds // 2] * 1e3:.1f} ms, p99 {delays[rounds * 99 // 100] * 1e3:.1f} ms")
+    assert delays[rounds * 99 // 100] <= 0.050
+
+
+async def test_the_calls_of_a_killed_process_are_orphans_at_once(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """Alive: no orphans. Killed: dead as soon as it has ended; its file goes when nothing needs it."""
+    async with child("hold", tmp_path / "state") as other:
+        call, entry = calls.claim(other.owner)
+        await store.swap(call, entry, expected=0)
+        assert not await store.owner_is_dead(other.owner)
+        assert await store.orphans() == []
+        other.process.kill()
+        await other.process.wait()
+        assert await store.owner_is_dead(other.owner)
+        assert await store.orphans() == [call]
+    lock = tmp_path / "state" / "owners" / f"{other.owner}.lock"
+    assert lock.exists()
+    await store.swap(*calls.lose(call), expected=1)
+    assert await store.orphans() == []
+    assert not lock.exists()
+    assert await store.owner_is_dead(other.owner)
+    assert not await store.owner_is_dead(store.owner)
+
+
+async def test_a_forked_copy_does_not_keep_a_dead_owner_alive(tmp_path: Path, store: EmbeddedStore) -> None:
+    """A fork copies the lock; the copy is closed in the child, so the death of the parent lets go of it."""
+    async with child("fork", tmp_path / "state") as parent:
+        copy = int(await parent.read())
+        try:
+            assert not await store.owner_is_dead(parent.owner)
+            parent.process.kill()
+            await parent.process.wait()
+            assert await store.owner_is_dead(parent.owner)
+        finally:
+            os.kill(copy, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("point", [faults.Point.COMMIT_BEGUN, faults.Point.COMMITTED])
+@pytest.mark.parametrize("after", [0, 1, 7, 40])
+async def test_killed_at_the_commit_nothing_acknowledged_is_missing(
+    tmp_path: Path, store: EmbeddedStore, point: faults.Point, after: int
+) -> None:
+    """SIGKILL just before or just after COMMIT: acknowledged rows are there, and orphans at once."""
+    async with child("claim_and_die", tmp_path / "state", point, str(after)) as doomed:
+        acknowledged = []
+        while line := await doomed.read():
+            acknowledged.append(line)
+        assert await doomed.process.wait() == -9
+    orphans = await store.orphans()
+    assert {call.owner for call in orphans} <= {doomed.owner}
+    found = {call.id for call in orphans}
+    assert found >= set(acknowledged)
+    if after == 0:  # killed in its first commit: all of it is there, or nothing
+        assert bool(found) == (point is faults.Point.COMMITTED)
+        assert not acknowledged
+
+
+async def test_processes_that_start_together_make_one_store(tmp_path: Path) -> None:
+    """Four processes create the same directory at once: one secret, one schema, four epochs."""
+    directory = tmp_path / "new"
+    stores = await asyncio.gather(*(EmbeddedStore.open(directory) for _ in range(4)))
+    async with AsyncExitStack() as stack:
+        for store in stores:
+            stack.push_async_callback(store.close)
+        children = await asyncio.gather(
+            *(stack.enter_async_context(child("hold", directory)) for _ in range(3))
+        )
+        assert len({store.secret for store in stores}) == 1
+        assert len({*(store.owner for store in stores), *(other.owner for other in children)}) == 7

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias, assert_never
+from typing import NamedTuple, Protocol, TypeAlias, assert_never
 
 from proxy import faults
 from proxy.clock import Clock
@@ -56,8 +56,7 @@ class Sendable(Protocol):
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A call as the front hands it over: named, with its rule."""
 
     identity: Identity
@@ -75,8 +74,7 @@ class Labels:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(NamedTuple):
     call: Call
     answer: Produced
 

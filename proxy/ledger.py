@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxy.clock import Clock
 from proxy.core import decide as core
@@ -64,8 +64,7 @@ class Uncertain:
     error: StoreUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     status: int
     headers: Headers
     body: bytes | AsyncIterator[bytes]
@@ -208,8 +207,7 @@ class Ledger:
     async def _place(self, call: Call, capture: Capture, rule: Rule) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
         kept, size, now = capture.kept, capture.received, self._clock.now()
-        # Outside runs an answer may be given to somebody who did not ask first: no session of another's.
-        headers = tuple(pair for pair in capture.headers if pair[0].lower() != b"set-cookie")
+        headers = tuple(pair for pair in capture.headers if _is_kept(pair[0].lower()))
         head = self._codec.seal_head(headers)
         if kept is None:
             why = f"its answer of {size} bytes was too long to keep"
@@ -293,6 +291,12 @@ class Ledger:
                 on_trouble(error)
             await self._clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _is_kept(name: bytes) -> bool:
+    """Outside runs an answer may be given to somebody who did not ask first: no session of another's. Age
+    and Semel-* are true for one reply only; a replay has its own."""
+    return name not in (b"set-cookie", b"age") and not name.startswith(b"semel-")
 
 
 def _is_ours(present: Call, settled: Call) -> bool:

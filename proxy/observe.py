@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(NamedTuple):
     """One request answered, whoever answered it. Labels are bounded; `call` and `target` are for the log."""
 
     upstream: str = ""

@@ -107,11 +107,8 @@ class Capture:
     def _visible_now(self, chunk: bytes) -> int:
         if not self._hold_end:
             return self.received
-        if self._events is not None:
-            return self._events.feed(chunk)
-        if self._length is not None:
-            return min(self.received, self._length - 1)
-        return self.received
+        visible = self.received if self._events is None else self._events.feed(chunk)
+        return visible if self._length is None else min(visible, self._length - 1)
 
     def complete(self) -> None:
         """All parts are here. Readers who have seen nothing yet may as well wait for the seal."""
@@ -163,8 +160,9 @@ class Capture:
         return b""
 
     def _trim(self) -> int:
-        """Drop what every reader has taken; how much is left."""
-        slowest = min((reader.offset for reader in self.readers), default=self.received)
+        """Drop what every reader has taken; how much is left. What is withheld nobody will ever take."""
+        waiting = () if self.withheld else self.readers
+        slowest = min((reader.offset for reader in waiting), default=self.received)
         while self._tail and self._tail_start + len(self._tail[0]) <= slowest:
             self._tail_start += len(self._tail.popleft())
         return self.received - self._tail_start if self._tail else 0

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -123,8 +122,7 @@ def _unescape(text: bytes) -> str:
 # ---- arguments ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(NamedTuple):
     """What the front found: the media type without parameters, and the body decoded from any encoding."""
 
     media_type: str = ""

@@ -70,6 +70,8 @@ _DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
 def codings(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     """The codings of a body in the order they were applied; empty for a plain one."""
     values = [value for name, value in headers if name.lower() == b"content-encoding"]
+    if not values:
+        return ()
     listed = b",".join(values).decode("latin-1").lower().split(",")
     return tuple(name for name in (part.strip() for part in listed) if name and name != "identity")
 

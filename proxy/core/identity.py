@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 import xxhash
 
@@ -27,15 +27,12 @@ CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api
 _SIGV4 = re.compile(rb"^AWS4-[A-Z0-9-]+\s+.*?Credential=([^/,\s]+)/", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(NamedTuple):
     """A request as identity sees it: bytes as they came, nothing interpreted."""
 
     tenant: str
-    run: str = ""  # empty outside a run
     upstream: str
     method: str
-    host: str = ""  # only where it differs from the base_url's
     raw_path: bytes
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...]
@@ -43,10 +40,11 @@ class Asked:
     body: Body
     occurrence: int = 1
     credentials: tuple[str, ...] = ()  # the policy's, beside the well-known ones
+    run: str = ""  # empty outside a run
+    host: str = ""  # only where it differs from the base_url's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(NamedTuple):
     key: bytes
     fingerprint: bytes
     named_by: bytes  # empty unless a client's key took part

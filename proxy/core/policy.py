@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from proxy.core.clauses import (
@@ -221,8 +222,7 @@ class Upstream:
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     rule: Rule
     names: dict[str, str]
 

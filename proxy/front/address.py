@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from proxy.errors import BadRequest, UnknownUpstream
 
@@ -15,15 +15,13 @@ _TARGET = re.compile(r"/[!\"$-~]*")
 _DOT = re.compile(r"(?:\.|%2[eE]){1,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAddress:
+class OwnAddress(NamedTuple):
     """semel's own: /metrics, /healthz, /readyz, /_semel/…"""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamAddress:
+class UpstreamAddress(NamedTuple):
     upstream: str
     raw_path: str  # begins with a slash
     query: str | None  # None without "?"; an empty one is kept
@@ -32,6 +30,7 @@ class UpstreamAddress:
 Address: TypeAlias = OwnAddress | UpstreamAddress
 
 
+@lru_cache(maxsize=1024)
 def parse_target(target: str) -> Address:
     if not target.startswith("/"):
         raise BadRequest(

@@ -103,7 +103,7 @@ class Connection(web_protocol.RequestHandler):
         end = window.find(_END_OF_HEAD)
         size = self._head_size - len(self._head_tail) + (end if end >= 0 else len(window))
         if size > self._limits.headers:
-            self._refuse(HeadersTooLarge(f"The headers are over {self._limits.headers} bytes: send fewer."))
+            self._refuse(self._headers_too_large())
             return False
         if end >= 0:
             self.request_started()
@@ -118,9 +118,20 @@ class Connection(web_protocol.RequestHandler):
         self._reading_head = False
         self._stop_timer()
 
-    def request_ended(self) -> None:
-        self._reading_head = True
+    def request_ended(self, *, body_arrived: bool) -> None:
+        """What comes next is a head, unless the body is still arriving (it is drained, then the connection
+        ends) or the next head is already here and what comes is its body."""
+        self._reading_head = body_arrived and not self._messages
         self._head_size, self._head_tail = 0, b""
+
+    def check_head(self, request: BaseRequest) -> None:
+        """A head that came along with the request before it was not seen by `_watch_head`."""
+        lines = sum([len(name) + len(value) + 3 for name, value in request.raw_headers])
+        if len(request.raw_path) + lines > self._limits.headers:
+            raise self._headers_too_large()
+
+    def _headers_too_large(self) -> HeadersTooLarge:
+        return HeadersTooLarge(f"The headers are over {self._limits.headers} bytes: send fewer.")
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:

@@ -16,7 +16,16 @@ from proxy.exchange import Exchange, Labels, Live, Replayed, Unrecorded
 from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, parse_target
 from proxy.front.connection import Connection
-from proxy.front.incoming import Incoming, RequestLimits, find_upstream, read_body, said_to_semel, understand
+from proxy.front.incoming import (
+    Incoming,
+    RequestLimits,
+    check_protocol,
+    find_upstream,
+    read_body,
+    said_to_semel,
+    understand,
+)
+from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.suited import suited
 from proxy.ledger import Produced
@@ -53,7 +62,7 @@ class Handler:
     ) -> None:
         self._exchange = exchange
         self._policies = policies
-        self._secret = secret
+        self._namer = Namer(secret=secret, body_limit=limits.body)
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -74,24 +83,27 @@ class Handler:
             tale.delivered = True
             return cast("StreamResponse", written)  # aiohttp asks only for what Written has
         finally:
-            connection.request_ended()
+            connection.request_ended(body_arrived=request.content.is_eof())
             self._tell(request, writer, tale, time.monotonic() - began)
 
     async def _serve(
         self, request: BaseRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
     ) -> Written:
+        connection.check_head(request)
+        check_protocol(request)
         address = parse_target(request.raw_path)
         if isinstance(address, OwnAddress):
             tale.own = True
             return writer.whole(*await self._own_pages(request, address.path))
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
-        upstream = find_upstream(self._policies(), address)
+        policies = self._policies()
+        upstream = find_upstream(policies, address)
         told = said_to_semel(request.raw_headers)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
         incoming = tale.incoming = await understand(
-            request, address, upstream, body, told, self._limits, self._secret
+            request, address, policies, upstream, body, told, self._namer
         )
         if incoming.ask is None:
             return await self._pass(incoming, writer, tale)

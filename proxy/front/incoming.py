@@ -1,28 +1,25 @@
-"""From an HTTP request to a named call: read the body, pick the rule, build what will be sent and kept."""
+"""From an HTTP request to a call: what semel is told, the body, the rule and the name."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from aiohttp import HttpVersion10, HttpVersion11
 from aiohttp.web import BaseRequest
 
-from proxy.core.canonical import Body, NotCanonical, parse_pairs
-from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
-from proxy.core.identity import Asked, identify
-from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
+from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, TooLarge, UnknownUpstream
 from proxy.exchange import Ask
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
-from proxy.front.sending import TENANT, Sending, Told
+from proxy.front.naming import Namer
+from proxy.front.sending import Sending, Told
 from proxy.spool import Spool
 
-# Naming a larger body is left to a thread, so that other callers do not wait for it.
-NAMED_INLINE = 256 * 1024
 NOTHING_TOLD = Told()
 _TOOL = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,127}")
 
@@ -34,8 +31,7 @@ class RequestLimits:
     spool_directory: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """A request that has a rule. `ask` is None for what passes without a record."""
 
     upstream: Upstream
@@ -75,6 +71,16 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
     return upstream
 
 
+def check_protocol(request: BaseRequest) -> None:
+    """What aiohttp lets through and could not be handed on as it is."""
+    if request.version not in (HttpVersion10, HttpVersion11):
+        raise BadRequest("semel speaks HTTP/1.1 and HTTP/1.0.")
+    coding = request.headers.get("Transfer-Encoding")
+    if coding is not None and coding.strip(" \t").lower() != "chunked":
+        # The body would be handed on in that coding, and the header that says so is hop-by-hop.
+        raise BadRequest("The only Transfer-Encoding that semel knows is chunked.")
+
+
 async def read_body(request: BaseRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
     """The whole body, or None without one. Nothing happens upstream before it is complete."""
     length = request.headers.get("Content-Length")
@@ -101,64 +107,21 @@ async def read_body(request: BaseRequest, connection: Connection, limits: Reques
 async def understand(
     request: BaseRequest,
     address: UpstreamAddress,
+    policies: PolicySet,
     upstream: Upstream,
     body: Spool | None,
     told: Told,
-    limits: RequestLimits,
-    secret: bytes,
+    namer: Namer,
 ) -> Incoming:
-    method: str = request.method
-    match = find_rule(upstream, method, address.raw_path) or default_rule(
-        method, has_grant_type=_asks_for_a_token(request, body)
+    method, headers = request.method, request.raw_headers
+    match, safe, identity = await namer.name(
+        policies, upstream, address, method, headers, body, told.occurrence
     )
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
-    safe = rule.is_safe(method)
-    headers: Headers = request.raw_headers
     sending = Sending(method, address, upstream, match, told, headers, body, safe)
-    if rule.mode is Mode.PASS or (safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL):
+    if identity is None:
         return Incoming(upstream, match, safe, sending, None)
-    asked = Asked(
-        tenant=TENANT,
-        upstream=upstream.name,
-        method=method,
-        raw_path=address.raw_path.encode(),
-        query=address.query.encode() if address.query else b"",
-        headers=headers,
-        path_names=match.names,
-        body=_readable(headers, body, limits.body),
-        occurrence=told.occurrence,
-        credentials=upstream.credentials,
-    )
-    if body is None or body.size <= NAMED_INLINE:
-        identity = identify(asked, rule, secret)
-    else:
-        identity = await asyncio.to_thread(identify, asked, rule, secret)
     refresh = told.refresh and rule.mode is Mode.CACHE
     return Incoming(upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending))
-
-
-def _asks_for_a_token(request: BaseRequest, body: Spool | None) -> bool:
-    """An OAuth token request is never recorded: its answer is a secret that must be fresh."""
-    if body is None or body.size > NAMED_INLINE or not request.content_type.endswith("x-www-form-urlencoded"):
-        return False
-    try:
-        return "grant_type" in parse_pairs(body.whole())
-    except NotCanonical:
-        return False
-
-
-def _readable(headers: Headers, body: Spool | None, limit: int) -> Body:
-    if body is None:
-        return Body()
-    data = body.whole()
-    content_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    media_type = content_type.split(b";", 1)[0].strip().lower().decode("latin-1")
-    applied = codings(headers)
-    if applied:
-        try:
-            data = decode(data, applied, limit)
-        except Undecodable:
-            return Body(data=data)
-    return Body(media_type=media_type, content_type=content_type, data=data)

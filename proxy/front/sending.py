@@ -6,6 +6,7 @@ A replay needs none of it, so it is a recipe until the exchange asks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.core.headers import Headers, end_to_end, without_semel
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
@@ -32,8 +33,7 @@ class Told:
     refresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(NamedTuple):
     method: str
     address: UpstreamAddress
     upstream: Upstream

@@ -26,9 +26,13 @@ def replayed(headers: Headers, call: Call, *, now: float) -> Headers:
     assert call.answer is not None  # only a call with an answer is replayed
     left = b"" if call.expires_at is None else b"; ttl=%d" % max(0, int(call.expires_at - now))
     age = (b"Age", b"%d" % max(0, int(now - call.answer.recorded_at)))
-    # An Age of the upstream's own was true then; ours is true now.
-    kept = tuple(pair for pair in headers if pair[0].lower() != b"age")
-    return (*_with(kept, b"replayed", call.id, b"semel; hit" + left), age)
+    return (
+        *headers,
+        (b"Semel-Status", b"replayed"),
+        (b"Semel-Call", call.id.encode()),
+        (b"Cache-Status", b"semel; hit" + left),
+        age,
+    )
 
 
 def _with(headers: Headers, status: bytes, call: str, cache: bytes) -> Headers:

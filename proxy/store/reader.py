@@ -70,7 +70,6 @@ class Reader(Worker):
 
     def _pause(self) -> float | None:
         if not self._watchers:
-            self._seen = None  # whoever watches next must not rely on an old look
             return None
         return max(0.0, self._next_look - time.monotonic())
 

@@ -16,20 +16,11 @@ import apsw
 
 from proxy.faults import Point, reach
 from proxy.store import statements
+from proxy.store.checkpoints import Checkpoints
 from proxy.store.codec import CALL_COLUMNS
-from proxy.store.database import OWN_FAULT, PATIENCE, Database, Patience, close_quietly, unavailable
+from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
 from proxy.store.marks import Marks
 from proxy.store.worker import Job, Outcome, Worker
-
-# Pages in the log before it is copied into the database. The usual 1,000 would mean several copies per
-# second at 2,000 calls/s, each with two more fsyncs; pages that change again and again (counts, the ends of
-# the tables) are copied once per round, so fewer rounds are less work. 4,000 pages are 16 MiB: some tens of
-# milliseconds to copy, and to read again after a crash. It happens between batches, after everybody has
-# been told.
-CHECKPOINT_PAGES = 4000
-# How long a checkpoint waits for readers before it lets the log grow on: a reader may be a person's export.
-CHECKPOINT_PATIENCE = 0.02
-
 
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
 
@@ -59,7 +50,7 @@ class Writer(Worker):
         self._connection: apsw.Connection | None = connection
         self._on_change = on_change
         self._log_pages = 0
-        self._checkpoint_at = CHECKPOINT_PAGES
+        self._checkpoints = Checkpoints(database, patience)
         self._suspect = False  # an I/O error came by: recover before the next write
         self._flushing = False  # marks are due
         connection.set_wal_hook(self._log_grew)
@@ -129,7 +120,6 @@ class Writer(Worker):
             raise
         self._suspect = False
         self._log_pages = 0
-        self._checkpoint_at = CHECKPOINT_PAGES
         self._connection = connection
         return connection
 
@@ -161,23 +151,11 @@ class Writer(Worker):
     def _between(self) -> None:
         if self._flushing and self._queue.empty() and self._connection is not None:
             self._handle([])
-        if self._log_pages >= self._checkpoint_at and self._connection is not None:
-            self._checkpoint(self._connection)
-
-    def _checkpoint(self, connection: apsw.Connection) -> None:
-        """RESTART: copy, then wait a moment until no reader needs the log, so that it starts anew. A mere
-        copy beside busy readers would let the log grow without end."""
-        self._patience.bound = CHECKPOINT_PATIENCE
-        try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-            self._checkpoint_at = CHECKPOINT_PAGES
-        except apsw.BusyError:
-            self._checkpoint_at = self._log_pages + CHECKPOINT_PAGES
-        except apsw.Error as error:
-            self._distrust(error)
-        finally:
-            self._patience.bound = PATIENCE
-        self._log_pages = 0
+        if self._connection is not None:
+            try:
+                self._checkpoints.tend(self._connection, self._log_pages)
+            except apsw.Error as error:
+                self._distrust(error)
 
     def _leave(self) -> None:
         self.marks.gather()
@@ -186,5 +164,6 @@ class Writer(Worker):
             before = len(self.marks)
             self._flushing = True
             self._handle([])
+        self._checkpoints.wait()
         close_quietly(self._connection)
         self._connection = None

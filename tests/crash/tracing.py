@@ -60,7 +60,7 @@ def parse(text: str) -> list[SystemCall]:
     calls: list[SystemCall] = []
     open_: dict[str, tuple[int, str, str]] = {}
     for position, line in enumerate(text.splitlines()):
-        thread, _, rest = line.split(" ", 2)
+        thread, _, rest = line.split(maxsplit=2)
         if found := _RESUMED.fullmatch(rest):
             began, name, args = open_.pop(thread)
             assert name == found[1]
@@ -74,6 +74,6 @@ def parse(text: str) -> list[SystemCall]:
 
 async def finished(trace: Path, pid: int) -> str:
     """The trace, once strace has written the end of the process."""
-    end = re.compile(rf"^{pid} [0-9.]+ \+\+\+ (exited|killed)", re.MULTILINE)
+    end = re.compile(rf"^{pid} +[0-9.]+ \+\+\+ (exited|killed)", re.MULTILINE)
     await until(lambda: end.search(trace.read_text()))
     return trace.read_text()

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
+from proxy.errors import StoreUnavailable
 from proxy.exchange import Ask, CaptureLimits, Exchange, Live, Replayed, Unrecorded
 from proxy.ledger import Intent, Ledger
 from proxy.observe import Sent, Served
@@ -26,12 +27,13 @@ Step: TypeAlias = Callable[[Outgoing, Sink, Callable[[], bool]], Awaitable[Resul
 
 
 class StagedStore(MemoryStore):
-    """A memory store that may also be paused (declared dead while it lives on), and that tells of a swap
-    before it lands: `before_swap` may fail it, or let others go first."""
+    """A memory store that may also be paused (declared dead while it lives on), that tells of a swap before
+    it lands (`before_swap` may fail it, or let others go first), and that may go down with a lost reply."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.before_swap: Callable[[Call], Awaitable[None]] | None = None
+        self.down_with_lost_reply = False
 
     def owns(self) -> bool:
         return super().owns() and self.owner in self.world.living
@@ -43,7 +45,11 @@ class StagedStore(MemoryStore):
         if self.before_swap is not None:
             await self.before_swap(call)
         await asyncio.sleep(0)  # as in a real store, others run meanwhile
-        return await super().swap(call, entry, expected=expected)
+        try:
+            return await super().swap(call, entry, expected=expected)
+        except StoreUnavailable:
+            self.unavailable = self.unavailable or self.down_with_lost_reply
+            raise
 
 
 class Notebook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -10,6 +11,7 @@ from proxy import faults
 from proxy.core.policy import Timeouts
 from proxy.faults import Point
 from proxy.upstream.base import Answered, Lost
+from proxy.upstream.connection import Connection
 from tests.origin import READ_ALL, Origin, ReadHead, Script, Stall, StopReading, Wait, answer, run_on
 from tests.sending import Collecting, ask, both_loops, client, request, yes
 
@@ -53,6 +55,47 @@ def test_idle_timeout_while_the_upstream_does_not_read(loop: str) -> None:
     result, _ = run_on(loop, ask(script, body=bytes(32 * 1024 * 1024), timeouts=SHORT_IDLE))
     assert isinstance(result, Lost)
     assert result.timed_out
+    assert "no byte for" in result.reason
+
+
+def test_a_write_that_makes_progress_is_not_idle() -> None:
+    """A long buffer that drains slowly, with no other sign of life, holds the idle clock; a stuck one does not."""
+    now = [0.0]
+    unwritten = [1000]
+
+    class Draining(asyncio.Transport):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return near if name == "socket" else default
+
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            pass
+
+        def get_write_buffer_size(self) -> int:
+            return unwritten[0]
+
+        def is_closing(self) -> bool:
+            return False
+
+        def abort(self) -> None:
+            pass
+
+    async def scenario() -> None:
+        connection = Connection(asyncio.get_running_loop(), lambda: now[0], 65536)
+        connection.connection_made(Draining())
+        connection.begin(head_only=False, timeouts=Timeouts(connect=5, idle=10, total=600), deadline=600)
+        connection.write(b"x")
+        for left in (900, 500, 100):
+            now[0] += 10
+            unwritten[0] = left
+            connection._tick()
+            assert not connection.failure
+        now[0] += 10
+        connection._tick()
+        assert connection.failure == "no byte for 10 s"
+
+    near, far = socket.socketpair()
+    with near, far:
+        run_on("asyncio", scenario())
 
 
 @both_loops

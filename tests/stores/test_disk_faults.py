@@ -14,7 +14,7 @@ import pytest
 from proxy import faults
 from proxy.core.intent import Call
 from proxy.errors import StoreUnavailable
-from proxy.store import writer
+from proxy.store import checkpoints
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
 from tests.stores.power_loss_vfs import Disk, faulty_disk
@@ -79,7 +79,8 @@ async def test_a_failing_sync_acknowledges_nothing_and_recovers(
     store: EmbeddedStore, disk: Disk, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the log, of the database while the log is copied, or of both; afterwards writes work again."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(checkpoints, "PAGES", 10)
+    store._writer._checkpoints._due = 10
     acknowledged = await claims(store, 5)
     disk.sync_fails, disk.sync_fails_for = True, which
     for _ in range(5):

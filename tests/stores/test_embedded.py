@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from proxy.errors import StoreUnavailable
-from proxy.store import statements, writer
+from proxy.store import checkpoints, statements
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
 from tests.stores import calls
@@ -102,8 +102,8 @@ async def test_the_log_does_not_grow_without_end(
     tmp_path: Path, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is copied into the database and starts anew, also while somebody reads all the time."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
-    store._writer._checkpoint_at = 50
+    monkeypatch.setattr(checkpoints, "PAGES", 50)
+    store._writer._checkpoints._due = 50
     call, entry = calls.claim(store.owner)
     await store.swap(call, entry, expected=0)
     reading = True
@@ -126,16 +126,16 @@ async def test_a_long_read_elsewhere_does_not_stop_writes(
     tmp_path: Path, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person's export holds an old view: the log grows, nobody waits, and it is cut back afterwards."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 20)
-    store._writer._checkpoint_at = 20
+    monkeypatch.setattr(checkpoints, "PAGES", 20)
+    store._writer._checkpoints._due = 20
     await store.swap(*calls.claim(store.owner), expected=0)
-    log = tmp_path / "state" / f"{FILE_NAME}-wal"
+    file = tmp_path / "state" / f"{FILE_NAME}-wal"
     export = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
     try:
         export.execute("BEGIN; SELECT count(*) FROM calls").fetchall()
         for _ in range(30):
             assert (await store.swap(*calls.claim(store.owner), expected=0)).won
-        assert log.stat().st_size > 30 * 4096
+        assert file.stat().st_size > 30 * 4096
         assert export.execute("SELECT count(*) FROM calls").fetchall() == [(1,)]
         export.execute("COMMIT")
     finally:
@@ -143,6 +143,20 @@ async def test_a_long_read_elsewhere_does_not_stop_writes(
     for _ in range(30):
         assert (await store.swap(*calls.claim(store.owner), expected=0)).won
     assert store._writer._log_pages < 60
+
+
+async def test_a_commit_of_this_process_wakes_its_watchers_itself(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look at the database: the answer to the writer is enough, even when that has left."""
+    monkeypatch.setattr(store._reader, "_look", lambda _: None)
+    call, entry = calls.claim(store.owner)
+    waiting = asyncio.create_task(store.changed(call.key, 0, 10.0))
+    await store.get(call.key)  # the watcher's own look has been answered before this one
+    leaving = asyncio.create_task(store.swap(call, entry, expected=0))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await waiting
 
 
 async def test_nobody_watching_means_no_looking(

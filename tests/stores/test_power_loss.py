@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from proxy.core.intent import Call
-from proxy.store import writer
+from proxy.store import checkpoints
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
@@ -90,7 +90,7 @@ async def lost_after_power_loss(tmp_path: Path, seed: int, pragmas: dict[str, st
 @pytest.fixture(autouse=True)
 def _frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the power also goes while the log is copied into the database."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(checkpoints, "PAGES", 30)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -1,0 +1,147 @@
+"""Which rule a request meets and what the call is called; remembered for requests that come again.
+
+A retry, a poll, a shared search is often the same request to the last byte. What is remembered is kept
+under a keyed digest of all those bytes, so no body and no credential stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proxy.core.canonical import Body, NotCanonical, parse_pairs
+from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.headers import Headers
+from proxy.core.identity import Asked, Identity, frame, identify
+from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
+from proxy.front.address import UpstreamAddress
+from proxy.front.sending import TENANT
+from proxy.spool import Spool
+
+# Naming a larger body is left to a thread, so that other callers do not wait for it.
+NAMED_INLINE = 256 * 1024
+# Requests up to this size are remembered, this many of them.
+REMEMBERED_SIZE, REMEMBERED = 16 * 1024, 4096
+
+
+class Named(NamedTuple):
+    """`identity` is None for what passes without a record."""
+
+    match: Match
+    safe: bool
+    identity: Identity | None
+
+
+class Namer:
+    def __init__(self, *, secret: bytes, body_limit: int) -> None:
+        self._secret = secret
+        self._body_limit = body_limit
+        self._salt = os.urandom(32)
+        self._policies: PolicySet | None = None
+        self._remembered: OrderedDict[bytes, Named] = OrderedDict()
+
+    async def name(
+        self,
+        policies: PolicySet,
+        upstream: Upstream,
+        address: UpstreamAddress,
+        method: str,
+        headers: Headers,
+        body: Spool | None,
+        occurrence: int,
+    ) -> Named:
+        if policies is not self._policies:  # a reload: other rules, other names
+            self._policies = policies
+            self._remembered.clear()
+        if body is not None and body.size > REMEMBERED_SIZE:
+            return await self._name(upstream, address, method, headers, body, occurrence)
+        ticket = self._ticket(address, method, headers, body)
+        named = self._remembered.get(ticket)
+        if named is None:
+            named = await self._name(upstream, address, method, headers, body, occurrence)
+            self._remembered[ticket] = named
+            if len(self._remembered) > REMEMBERED:
+                self._remembered.popitem(last=False)
+        else:
+            self._remembered.move_to_end(ticket)
+        return named
+
+    def _ticket(self, address: UpstreamAddress, method: str, headers: Headers, body: Spool | None) -> bytes:
+        """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
+        target = f"{method} {address.upstream} {address.raw_path}?{address.query}".encode()
+        parts = [
+            target,
+            body.whole() if body is not None else b"",
+            *(part for pair in headers for part in pair),
+        ]
+        return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
+
+    async def _name(
+        self,
+        upstream: Upstream,
+        address: UpstreamAddress,
+        method: str,
+        headers: Headers,
+        body: Spool | None,
+        occurrence: int,
+    ) -> Named:
+        match = find_rule(upstream, method, address.raw_path) or default_rule(
+            method, has_grant_type=_asks_for_a_token(headers, body)
+        )
+        rule = match.rule
+        safe = rule.is_safe(method)
+        # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
+        goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL
+        if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
+            return Named(match, safe, None)
+        asked = Asked(
+            tenant=TENANT,
+            upstream=upstream.name,
+            method=method,
+            raw_path=address.raw_path.encode(),
+            query=address.query.encode() if address.query else b"",
+            headers=headers,
+            path_names=match.names,
+            body=_readable(headers, body, self._body_limit),
+            occurrence=occurrence,
+            credentials=upstream.credentials,
+        )
+        if body is None or body.size <= NAMED_INLINE:
+            return Named(match, safe, identify(asked, rule, self._secret))
+        return Named(match, safe, await asyncio.to_thread(identify, asked, rule, self._secret))
+
+
+def _content_type(headers: Headers) -> bytes:
+    return next((value for name, value in headers if name.lower() == b"content-type"), b"")
+
+
+def _media_type(content_type: bytes) -> str:
+    return content_type.split(b";", 1)[0].strip().lower().decode("latin-1")
+
+
+def _asks_for_a_token(headers: Headers, body: Spool | None) -> bool:
+    """An OAuth token request is never recorded: its answer is a secret that must be fresh."""
+    if body is None or body.size > NAMED_INLINE:
+        return False
+    if _media_type(_content_type(headers)) != "application/x-www-form-urlencoded":
+        return False
+    try:
+        return "grant_type" in parse_pairs(body.whole())
+    except NotCanonical:
+        return False
+
+
+def _readable(headers: Headers, body: Spool | None, limit: int) -> Body:
+    if body is None:
+        return Body()
+    data, content_type = body.whole(), _content_type(headers)
+    applied = codings(headers)
+    if applied:
+        try:
+            data = decode(data, applied, limit)
+        except Undecodable:
+            return Body(data=data)
+    return Body(media_type=_media_type(content_type), content_type=content_type, data=data)

@@ -125,7 +125,7 @@ class Exchange:
         self._observer = observer
         self._limits = limits
         self._flights: dict[bytes, Flight] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._aloft: dict[asyncio.Task[None], Flight] = {}  # also those that are only passed through
         self._stopping = False
 
     # ---- asking ----
@@ -139,6 +139,10 @@ class Exchange:
                 continue
             except Unrecordable:
                 return Unrecorded()
+            except StoreUnavailable:
+                if ask.safe and not self._stopping:  # outside runs it needs no record
+                    return Unrecorded()
+                raise
             if reply is not None:
                 return reply
 
@@ -148,12 +152,7 @@ class Exchange:
         flight = self._flights.get(identity.key)
         if flight is not None:
             return await self._join(flight, identity, deadline)
-        try:
-            row = await self._ledger.get(identity.key)
-        except StoreUnavailable:
-            if ask.safe:
-                return Unrecorded()
-            raise
+        row = await self._ledger.get(identity.key)
         decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
         if isinstance(decision, core.Replay):
             answer = await self._ledger.produce(decision.call, decision.answer)
@@ -189,11 +188,11 @@ class Exchange:
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
         flight.on_defect = self._note_defect
         flight.task = asyncio.get_running_loop().create_task(flying)
-        self._tasks.add(flight.task)
+        self._aloft[flight.task] = flight
         flight.task.add_done_callback(self._landed)
 
     def _landed(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._aloft[task]
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._note_defect(error)
@@ -220,12 +219,17 @@ class Exchange:
             raise _collision()
         if flight.identity.fingerprint != identity.fingerprint:
             raise _conflict(identity.id) if identity.named_by else _collision()
+        left = deadline - self._clock.monotonic()
+        if flight.stopped and flight.task is not None:
+            # Its last caller left and it is being settled: this caller's call is another one.
+            if left <= 0 or not await self._clock.within(left, asyncio.wait({flight.task})):
+                raise _in_progress(identity.id)
+            raise Superseded
         boarded: list[Live] = []
 
         async def board() -> None:
             boarded.append(await self._board(flight, joined=True))
 
-        left = deadline - self._clock.monotonic()
         no_more = flight.capture.overflowed or isinstance(flight.capture.refusal, CutOff)
         if no_more or left <= 0 or not await self._clock.within(left, board()):
             raise _in_progress(identity.id)
@@ -356,22 +360,22 @@ class Exchange:
 
     @property
     def in_flight(self) -> int:
-        return len(self._tasks)
+        return len(self._aloft)
 
     async def drain(self, patience: float) -> int:
         """Let what is in flight finish; stop and mark the rest. Returns how many had to be stopped."""
         self._stopping = True
         if await self._all_landed(patience):
             return 0
-        stopped = sum(flight.stop() for flight in self._flights.values())
+        stopped = sum(flight.stop() for flight in self._aloft.values())
         if not await self._all_landed(MARKING_PATIENCE):
-            for flight in self._flights.values():
+            for flight in self._aloft.values():
                 flight.give_up()
             await self._all_landed(MARKING_PATIENCE)
         return stopped
 
     async def _all_landed(self, patience: float) -> bool:
-        return not self._tasks or await self._clock.within(patience, asyncio.wait(self._tasks))
+        return not self._aloft or await self._clock.within(patience, asyncio.wait(self._aloft))
 
 
 def _code(result: Result) -> str:

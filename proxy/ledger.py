@@ -148,7 +148,9 @@ class Ledger:
 
         async def attempt() -> None:
             present = await self.get(call.key)
-            if present is not None and present.fence == call.fence and present.owner == call.owner:
+            if present is None or present.state is not State.PENDING:
+                return  # it never stood, an earlier try took it back, or recovery has it
+            if present.fence == call.fence and present.owner == call.owner:
                 await self._move(present, settlement)
 
         await self._until_done(attempt, "withdraw", call.id, lambda error: None)
@@ -226,7 +228,7 @@ class Ledger:
                     status=capture.status, size=size, recorded_at=now, place=Place.NOWHERE, why_nowhere=why
                 )
             value = self._codec.seal_cached(capture.status, headers, kept.whole())
-            await self._store.cache_put(call.key, value, rule.ttl)
+            await self._store.cache_put(_cache_key(call), value, rule.ttl)
             return Answer(status=capture.status, size=size, recorded_at=now, place=Place.CACHE)
         if size > self._inline_body:
             ref = await self._store.put_blob(kept.chunks())
@@ -253,12 +255,13 @@ class Ledger:
                     answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
                 )
             if answer.place is Place.CACHE:
-                value = await self._store.cache_get(call.key)
+                value = await self._store.cache_get(_cache_key(call))
                 return None if value is None else Produced(*self._codec.open_cached(value))
             headers = self._codec.open_head(answer.head)
             chunks = self._store.read_blob(BlobRef(answer.blob, answer.size))
             if answer.size > STREAMED_FROM:
-                return Produced(answer.status, headers, chunks)
+                first = await anext(chunks)  # a file that is missing or has another size is found here
+                return Produced(answer.status, headers, _chain(first, chunks))
             return Produced(answer.status, headers, b"".join([chunk async for chunk in chunks]))
         except (BlobLost, DamagedRecord) as error:
             self._observer.noted("answer-lost", call=call.id, error=str(error))
@@ -299,9 +302,22 @@ def _is_kept(name: bytes) -> bool:
     return name not in (b"set-cookie", b"age") and not name.startswith(b"semel-")
 
 
+def _cache_key(call: Call) -> bytes:
+    """With the fence: a late owner's answer must not stand where a newer claim's row points to."""
+    return call.key + call.fence.to_bytes(8)
+
+
 def _is_ours(present: Call, settled: Call) -> bool:
     return (
         present.fence == settled.fence
         and present.version == settled.version
         and present.state is settled.state
+        and present.answer == settled.answer
+        and present.doubt == settled.doubt  # recovery may have put it in doubt too, knowing less than we do
     )
+
+
+async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk

@@ -195,7 +195,7 @@ class Reader:
             await capture.changed()
         if capture.phase is Phase.REFUSED:
             assert capture.refusal is not None
-            raise capture.refusal
+            raise capture.refusal.with_traceback(None)  # shared: each raise would add its frames for good
         capture.handed_on = True
 
     def whole(self) -> bytes | None:

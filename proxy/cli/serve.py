@@ -19,7 +19,7 @@ from proxy.settings import Settings, load_settings
 
 # The store's threads hand results to the event loop many times a second; at the default of 5 ms a busy loop
 # would keep them waiting for longer than their work takes.
-SWITCH_INTERVAL = 0.0005
+SWITCH_INTERVAL = 0.002
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

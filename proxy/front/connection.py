@@ -166,6 +166,8 @@ class Connection(web_protocol.RequestHandler):
     ) -> StreamResponse:
         """What aiohttp could not parse, and what we did not foresee."""
         refusal: Refusal
+        if isinstance(exc, ConnectionError):  # the client has left, or was cut off: nobody to tell
+            return cast("StreamResponse", _AlreadyWritten(status))
         if status == 400:
             refusal = BadRequest(f"The request is malformed: {str(message or exc).splitlines()[0][:200]}")
         else:

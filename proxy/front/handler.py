@@ -75,11 +75,8 @@ class Handler:
         try:
             try:
                 written = await self._serve(request, connection, writer, tale)
-            except Refusal as refusal:
-                written = self._refuse(refusal, writer, tale)
-            except CutOff as cut:
-                connection.abort()
-                raise ConnectionResetError("cut off") from cut
+            except Exception as error:
+                written = self._failed(error, connection, writer, tale)
             tale.delivered = True
             return cast("StreamResponse", written)  # aiohttp asks only for what Written has
         finally:
@@ -161,6 +158,18 @@ class Handler:
         tale.status, tale.code = "replayed", answer.status
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)
+
+    def _failed(self, error: Exception, connection: Connection, writer: ReplyWriter, tale: _Tale) -> Written:
+        """While nothing was written a refusal is told. After that the caller may only see a break: whatever
+        we wrote would be taken for a part of the answer."""
+        if isinstance(error, Refusal) and not writer.begun:
+            return self._refuse(error, writer, tale)
+        if not isinstance(error, CutOff) and not writer.begun:
+            raise error
+        if not isinstance(error, CutOff | ConnectionError):
+            self._observer.noted("reply-broken", call=tale.call, error=f"{type(error).__name__}: {error}")
+        connection.abort()
+        raise ConnectionResetError("cut off") from error
 
     def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: _Tale) -> Written:
         status, headers, body = render(refusal)

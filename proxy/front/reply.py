@@ -49,6 +49,7 @@ class ReplyWriter:
         # Unread request bytes would be taken for the next request.
         self._keep_alive = self._wants_more and not request.body_exists
         self.size = 0
+        self.begun = False  # something was written: from now on nobody else's words may follow
 
     def request_is_read(self) -> None:
         self._keep_alive = self._wants_more
@@ -59,7 +60,7 @@ class ReplyWriter:
         if self._has_no_body(status):
             body = b""
         faults.reach(Point.REPLY_STARTED)
-        self.size = len(body)
+        self.size, self.begun = len(body), True
         if chunked and body:
             self._connection.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body))
         elif chunked:
@@ -74,6 +75,7 @@ class ReplyWriter:
         faults.reach(Point.REPLY_STARTED)
         async for part in parts:
             self.size += len(part)
+            self.begun = True
             self._connection.write(pending + (b"%x\r\n%b\r\n" % (len(part), part) if chunked else part))
             pending = b""
             await self._connection.drain()

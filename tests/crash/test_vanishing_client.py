@@ -42,8 +42,7 @@ def scripts(framing: str, go_on: asyncio.Event) -> Script:
 
 @asynccontextmanager
 async def client(port: int, closing: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """One that is gone at the end of the block: with unread answer in its buffers a FIN is a FIN all the
-    same, since it only says that nothing more will be asked."""
+    """One that is gone at the end of the block, with FIN or with RST."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -233,7 +232,7 @@ class Process:
     async def die(self) -> None:
         """As by SIGKILL: nothing more is written; what was under way ends where it is."""
         self.store.kill()
-        tasks = list(self.exchange._tasks)
+        tasks = list(self.exchange._aloft)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -304,13 +303,20 @@ class Prepared:
 
 
 def ask(
-    rule: Rule = EFFECT, *, n: int = 1, body: bytes = b"{}", total: float = 600.0, refresh: bool = False
+    rule: Rule = EFFECT,
+    *,
+    n: int = 1,
+    body: bytes = b"{}",
+    total: float = 600.0,
+    refresh: bool = False,
+    arguments: bytes = b"[]",
+    named_by: bytes = b"",
 ) -> Ask:
     """The n-th of different calls; equal arguments make identical calls."""
     key = n.to_bytes(16, "big")
     safe = bool(rule.safe) or rule.mode is Mode.CACHE
     return Ask(
-        identity=Identity(key=key, fingerprint=key * 2, named_by=b"", arguments=b"[]"),
+        identity=Identity(key=key, fingerprint=key + arguments, named_by=named_by, arguments=arguments),
         rule=rule,
         safe=safe,
         refresh=refresh,
@@ -331,6 +337,6 @@ async def until(condition: Callable[[], bool], within: float = 1000.0) -> None:
 
 
 async def quietly(task: asyncio.Task[Got]) -> None:
+    """A caller leaves, or its process is gone: what it would have got does not matter."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.gather(task, return_exceptions=True)

@@ -140,24 +140,17 @@ async def test_a_client_key_in_flight_with_other_arguments_is_a_conflict_and_wit
     """The fingerprint is compared before anybody joins, as it is before anything is replayed."""
     talk = Talk()
     semel = Process(None, talk)
-    plain = ask()
-    keyed = replace(plain, identity=replace(plain.identity, named_by=b"n"))
-    first = semel.start(keyed)
+    first = semel.start(ask(named_by=b"n"))
     await talk.sent.wait()
-    for fingerprint, named_by, error in (
-        (b"other", b"n", KeyConflict),
-        (b"other", b"other", IdentityCollision),
-    ):
-        identity = replace(keyed.identity, fingerprint=fingerprint, named_by=named_by)
-        with pytest.raises(error):
-            await semel.call(replace(keyed, identity=identity))
-    with pytest.raises(IdentityCollision):
-        await semel.call(plain)
-    talk.answer()
-    await first
-    other = replace(keyed.identity, fingerprint=b"other")
-    with pytest.raises(KeyConflict):
-        await semel.call(replace(keyed, identity=other))
+    for _ in ("in flight", "recorded"):
+        with pytest.raises(KeyConflict):
+            await semel.call(ask(named_by=b"n", arguments=b"[1]"))
+        with pytest.raises(IdentityCollision):
+            await semel.call(ask(named_by=b"other", arguments=b"[1]"))
+        with pytest.raises(IdentityCollision):
+            await semel.call(ask())
+        talk.answer()
+        await first
 
 
 @in_virtual_time

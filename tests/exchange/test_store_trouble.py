@@ -151,7 +151,7 @@ async def test_a_withdrawal_leaves_alone_what_somebody_else_has_by_now() -> None
 
 @in_virtual_time
 async def test_the_end_is_withheld_until_the_settlement_is_durable() -> None:
-    """The store fails for a minute: callers wait for the end and get it when it is recorded."""
+    """The store fails for half a minute: callers wait for the end and get it when it is recorded."""
     semel = Process(None, answers(body=b"the answer"))
     broken = [False]
     semel.store.before_swap = fails_while(broken)
@@ -161,7 +161,7 @@ async def test_the_end_is_withheld_until_the_settlement_is_durable() -> None:
     await talk.sent.wait()
     broken[0] = True
     talk.answer(body=b"the answer")
-    await asyncio.sleep(60)
+    await asyncio.sleep(30)
     assert not any(task.done() for task in tasks)
     assert semel.state(ask()) is State.PENDING
     broken[0] = False

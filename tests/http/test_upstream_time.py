@@ -59,7 +59,7 @@ def test_idle_timeout_while_the_upstream_does_not_read(loop: str) -> None:
 
 
 def test_a_write_that_makes_progress_is_not_idle() -> None:
-    """A long buffer that drains slowly, with no other sign of life, holds the idle clock; a stuck one does not."""
+    """A buffer that drains slowly, with no other sign of life, holds the idle clock; a stuck one does not."""
     now = [0.0]
     unwritten = [1000]
 

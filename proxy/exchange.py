@@ -308,11 +308,13 @@ class Exchange:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
         began = self._clock.monotonic()
         capture = flight.capture
+        # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
+        owns = self._store.owns if flight.identity is not None else lambda: True
 
         def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
             return self._upstream.send(outgoing, capture, may_send)
 
-        result = await flight.interruptible(send, self._store.owns)
+        result = await flight.interruptible(send, owns)
         harmless = isinstance(result, NotSent) or (
             isinstance(result, Lost) and safe and not capture.handed_on
         )
@@ -320,7 +322,7 @@ class Exchange:
             capture.restart()
             if isinstance(result, NotSent):
                 await self._clock.sleep(RECONNECT_PAUSE)
-            result = await flight.interruptible(send, self._store.owns)
+            result = await flight.interruptible(send, owns)
         if isinstance(result, Answered):
             capture.complete()
         self._observer.sent(

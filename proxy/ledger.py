@@ -6,8 +6,9 @@ says whose it is.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from proxy.clock import Clock
@@ -27,6 +28,8 @@ from proxy.upstream.base import Headers
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 # A shared answer larger than this is not worth the cache's room; it is fetched again.
 MAX_CACHED = 64 * 1024 * 1024
+# How many answers are kept at hand, and up to which size: a few megabytes in all.
+HOT, HOT_SIZE = 512, 8 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
 STREAMED_FROM = 8 * 1024 * 1024
 
@@ -42,8 +45,20 @@ class Intent:
     upstream: str
     tool: str
     occurrence: int
-    request: StoredRequest  # without credentials, without the body
+    method: str
+    target: bytes
+    headers: Headers  # without credentials
     body: Spool | None
+
+    def stored(self, inline: bytes) -> StoredRequest:
+        """What a resend needs; a large body is a blob instead."""
+        return StoredRequest(
+            method=self.method,
+            target=self.target,
+            headers=self.headers,
+            body=inline,
+            arguments=self.identity.arguments,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +97,14 @@ class Ledger:
         self._clock = clock
         self._observer = observer
         self._inline_body = inline_body
-
-    @property
-    def _actor(self) -> str:
-        return f"proxy:{self._store.owner}"
+        self._actor = f"proxy:{store.owner}"
+        # Small answers given lately, each with the row it came from; good only while that row stands.
+        self._hot: OrderedDict[bytes, tuple[Call, Produced]] = OrderedDict()
 
     async def get(self, key: bytes) -> Call | None:
         began = self._clock.monotonic()
-        call = await self._store.get(key)
+        hot = self._hot.get(key)
+        call = await self._store.get(key, None if hot is None else hot[0])
         self._observer.store_took("get", self._clock.monotonic() - began)
         return call
 
@@ -136,9 +151,7 @@ class Ledger:
             created_at=now,
             sent_at=now,
             sends=1,
-            request=self._codec.seal_request(
-                replace(intent.request, body=inline) if inline else intent.request
-            ),
+            request=self._codec.seal_request(intent.stored(inline)),
             request_blob=blob,
         )
 
@@ -167,20 +180,24 @@ class Ledger:
     ) -> Call | None:
         """The settled row once it is durable; None where another owner has the call by now. Waits out a
         store in trouble; `on_trouble` hears of every failure."""
-        placed = settlement
+        answer: Answer | None = None
 
         async def attempt() -> Call | None:
-            nonlocal placed
-            if capture is not None and placed.answer is None:
-                placed = replace(settlement, answer=await self._place(call, capture, rule))
-            return await self._settle_once(call, placed)
+            nonlocal answer
+            if capture is not None and answer is None:
+                answer = await self._place(call, capture, rule)
+            return await self._settle_once(call, settlement, answer)
 
         return await self._until_done(attempt, "settle", call.id, on_trouble)
 
-    async def _settle_once(self, call: Call, settlement: core.Settlement) -> Call | None:
+    async def _settle_once(
+        self, call: Call, settlement: core.Settlement, answer: Answer | None
+    ) -> Call | None:
         expected_by_us = call
         while True:
-            settled, entry = core.settle(expected_by_us, settlement, actor=self._actor, now=self._clock.now())
+            settled, entry = core.settle(
+                expected_by_us, settlement, actor=self._actor, now=self._clock.now(), answer=answer
+            )
             swap = await self._swap(settled, entry, expected=expected_by_us.version)
             if swap.won:
                 return settled
@@ -251,9 +268,7 @@ class Ledger:
         """The recorded answer, ready to be given; None where it is lost or damaged."""
         try:
             if answer.place is Place.INLINE:
-                return Produced(
-                    answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
-                )
+                return self._inline(call, answer)
             if answer.place is Place.CACHE:
                 value = await self._store.cache_get(_cache_key(call))
                 return None if value is None else Produced(*self._codec.open_cached(value))
@@ -266,6 +281,20 @@ class Ledger:
         except (BlobLost, DamagedRecord) as error:
             self._observer.noted("answer-lost", call=call.id, error=str(error))
             return None
+
+    def _inline(self, call: Call, answer: Answer) -> Produced:
+        hot = self._hot.get(call.key)
+        if hot is not None and hot[0] is call:
+            self._hot.move_to_end(call.key)
+            return hot[1]
+        produced = Produced(
+            answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
+        )
+        if answer.size <= HOT_SIZE:
+            self._hot[call.key] = (call, produced)
+            if len(self._hot) > HOT:
+                self._hot.popitem(last=False)
+        return produced
 
     # ---- what others left ----
 

@@ -6,7 +6,7 @@ operators use the same functions, so there is no second logic anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from proxy.core.identity import Identity
@@ -21,6 +21,7 @@ from proxy.core.intent import (
     Place,
     State,
     advance,
+    evolve,
     is_live,
     next_state,
 )
@@ -139,9 +140,9 @@ def claim(fresh: Call, over: Call | None, *, actor: str, now: float) -> tuple[Ca
     if over is None:
         entry = _entry(Event.CLAIM, None, fresh, at=now, actor=actor, why="first ask")
         return fresh, entry, 0
-    fenced = replace(fresh, version=over.version + 1, fence=over.fence + 1)
+    fenced = evolve(fresh, version=over.version + 1, fence=over.fence + 1)
     if over.state is State.RELEASED and is_live(over, now):
-        again = replace(fenced, created_at=over.created_at, sends=over.sends + 1)
+        again = evolve(fenced, created_at=over.created_at, sends=over.sends + 1)
         return (
             again,
             _entry(Event.CLAIM, over.state, again, at=now, actor=actor, why="asked again"),
@@ -177,7 +178,9 @@ VERDICT_EVENTS = {
 }
 
 
-def settle(call: Call, settlement: Settlement, *, actor: str, now: float) -> tuple[Call, Entry]:
+def settle(
+    call: Call, settlement: Settlement, *, actor: str, now: float, answer: Answer | None = None
+) -> tuple[Call, Entry]:
     """The row after its send. With an earlier one unresolved, "nothing happened" speaks only for this."""
     event, why = settlement.event, settlement.why
     if call.unresolved and call.state is State.PENDING and event in (Event.NOT_SENT, Event.NOT_EXECUTED):
@@ -193,7 +196,7 @@ def settle(call: Call, settlement: Settlement, *, actor: str, now: float) -> tup
         at=now,
         actor=actor,
         why=why,
-        answer=settlement.answer,
+        answer=answer or settlement.answer,
         unresolved=False,
         settled_at=now,
         expires_at=None if settlement.ttl is None else now + settlement.ttl,
@@ -240,7 +243,7 @@ def forget(call: Call, *, actor: str, now: float, why: str) -> tuple[Call, Entry
     if call.state not in SETTLED_STATES:
         raise ValueError("only a settled call can be forgotten")
     ended = now if call.settled_at is None else min(now, call.settled_at)
-    past = replace(call, version=call.version + 1, expires_at=ended)
+    past = evolve(call, version=call.version + 1, expires_at=ended)
     entry = Entry(
         at=now, actor=actor, event=FORGOTTEN, before=call.state, after=None, why=why, fence=call.fence
     )

@@ -83,7 +83,7 @@ def keyed_headers(headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...]
 
 def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> bytes:
     """A keyed hash of the credentials; of SigV4 only the access key id. Empty without credentials."""
-    wanted = CREDENTIAL_HEADERS | {name.encode() for name in further}
+    wanted = CREDENTIAL_HEADERS.union(name.encode() for name in further) if further else CREDENTIAL_HEADERS
     found: list[tuple[bytes, bytes]] = []
     for raw_name, value in headers:
         name = raw_name.lower()

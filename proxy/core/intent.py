@@ -7,8 +7,9 @@ One table holds every legal transition; what is not in it raises. Every change o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -180,6 +181,15 @@ class Entry:
     fence: int
 
 
+_FIELDS = tuple(field.name for field in fields(Call))
+_values_of = attrgetter(*_FIELDS)
+
+
+def evolve(call: Call, **changes: Any) -> Call:  # noqa: ANN401 (fields of Call)
+    """dataclasses.replace, in half the time: every send does this."""
+    return Call(**(dict(zip(_FIELDS, _values_of(call), strict=True)) | changes))
+
+
 def next_state(state: State | None, event: Event) -> State:
     try:
         return TRANSITIONS[state, event]
@@ -198,7 +208,7 @@ def advance(
 ) -> tuple[Call, Entry]:
     """The call after `event`, and the history line that goes with it."""
     after = next_state(call.state, event)
-    moved = replace(call, state=after, version=call.version + 1, **changes)
+    moved = evolve(call, state=after, version=call.version + 1, **changes)
     return moved, Entry(
         at=at, actor=actor, event=event, before=call.state, after=after, why=why, fence=moved.fence
     )

@@ -7,6 +7,9 @@ and writes that go straight to the transport.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +21,7 @@ from proxy.errors import BadRequest, HeadersTooLarge, InternalError, Overloaded,
 from proxy.problem import render
 
 _END_OF_HEAD = b"\r\n\r\n"
+_RESET = struct.pack("ii", 1, 0)  # linger for no time: what is unsent is dropped, RST instead of FIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +194,13 @@ class Connection(web_protocol.RequestHandler):
             await self._drain_helper()
 
     def abort(self) -> None:
-        """End the connection so that the client sees a break, not an end."""
+        """End the connection so that the client sees a break, not an end: with RST, since to some clients,
+        and to all without a length or chunks, a plain end is the end of the answer."""
         self.closing = True
         if self.transport is not None:
+            with contextlib.suppress(OSError):  # the client was faster
+                client = self.transport.get_extra_info("socket")
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.transport.abort()
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.core.headers import Headers, end_to_end, without_semel
+from proxy.core.headers import SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
 from proxy.errors import BadRequest
 from proxy.front.address import UpstreamAddress
 from proxy.ledger import Intent
 from proxy.spool import Spool
-from proxy.store.codec import StoredRequest
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
 
@@ -46,11 +45,7 @@ class Sending(NamedTuple):
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
-        forwarded = tuple(
-            pair
-            for pair in without_semel(end_to_end(self.headers))
-            if pair[0].lower() not in (b"host", b"expect")
-        )
+        forwarded = tuple([pair for pair in end_to_end(self.headers) if not _stays_here(pair[0].lower())])
         if body is not None and not any(name.lower() == b"content-length" for name, _ in forwarded):
             forwarded += ((b"Content-Length", b"%d" % body.size),)
         query = "" if address.query is None else f"?{address.query}"
@@ -80,12 +75,9 @@ class Sending(NamedTuple):
             upstream=self.upstream.name,
             tool=self.tool,
             occurrence=self.told.occurrence,
-            request=StoredRequest(
-                method=self.method,
-                target=outgoing.target,
-                headers=_without_credentials(outgoing.headers, self.upstream.credentials),
-                arguments=identity.arguments,
-            ),
+            method=self.method,
+            target=outgoing.target,
+            headers=_without_credentials(outgoing.headers, self.upstream.credentials),
             body=self.body,
         )
 
@@ -97,6 +89,11 @@ class Sending(NamedTuple):
         return self.told.tool or rule.tool or f"{self.method} {pattern}"
 
 
+def _stays_here(name: bytes) -> bool:
+    """Said to semel, or about the connection to it."""
+    return name in (b"host", b"expect") or name.startswith(SEMEL_PREFIX)
+
+
 def _without_credentials(headers: Headers, further: tuple[str, ...]) -> Headers:
-    secret = CREDENTIAL_HEADERS | {name.encode() for name in further}
-    return tuple(pair for pair in headers if pair[0].lower() not in secret)
+    secret = CREDENTIAL_HEADERS.union(name.encode() for name in further) if further else CREDENTIAL_HEADERS
+    return tuple([pair for pair in headers if pair[0].lower() not in secret])

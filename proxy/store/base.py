@@ -54,7 +54,8 @@ class Store(Protocol):
     def secret(self) -> bytes:
         """32 random bytes, made with the store and shared by all proxies on it."""
 
-    async def get(self, key: bytes) -> Call | None: ...
+    async def get(self, key: bytes, known: Call | None = None) -> Call | None:
+        """With `known`, a row read before: if it still has that version, it need not be read again."""
 
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         """Write `call` and append `entry` if the stored row has version `expected` (0: no row). Durable

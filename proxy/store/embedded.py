@@ -68,8 +68,8 @@ class EmbeddedStore:
 
     # --- calls ---------------------------------------------------------------------------------------
 
-    async def get(self, key: bytes) -> Call | None:
-        call: Call | None = await self._reader.submit(statements.get, key)
+    async def get(self, key: bytes, known: Call | None = None) -> Call | None:
+        call: Call | None = await self._reader.submit(statements.get, key, known)
         return call
 
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:

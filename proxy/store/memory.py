@@ -57,7 +57,7 @@ class MemoryStore:
         self._closed = True
         self.world.living.discard(self.owner)
 
-    async def get(self, key: bytes) -> Call | None:
+    async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         self._check()
         return self.world.calls.get(key)
 

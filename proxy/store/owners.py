@@ -19,6 +19,9 @@ from proxy.errors import ConfigurationError
 
 _EPOCH = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]{16}")
 _SUFFIX = ".lock"
+_UNNAMED = "new-"
+# No process takes so many seconds to name its file.
+ABANDONED = 3600.0
 
 
 class Owner:
@@ -29,7 +32,7 @@ class Owner:
         self._directory = directory
         self.epoch = f"{time.time_ns()}-{os.getpid()}-{secrets.token_hex(8)}"
         self._path = self._path_of(self.epoch)
-        unnamed = directory / f"new-{self.epoch}"
+        unnamed = directory / f"{_UNNAMED}{self.epoch}"
         self._fd = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             self._lock(unnamed)
@@ -73,6 +76,10 @@ class Owner:
             epoch = path.name.removesuffix(_SUFFIX)
             if epoch not in needed and self.is_dead(epoch) and epoch != self.epoch:
                 path.unlink(missing_ok=True)
+        for path in self._directory.glob(f"{_UNNAMED}*"):  # left by a crash between making and naming it
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - ABANDONED:
+                    path.unlink()
 
     def release(self) -> None:
         if self._fd >= 0:

@@ -104,7 +104,9 @@ def touch(connection: apsw.Connection, stamp: bytes) -> None:
     connection.execute(TOUCH, (stamp,))
 
 
-def get(connection: apsw.Connection, key: bytes) -> Call | None:
+def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> Call | None:
+    if known is not None and version(connection, key) == known.version:
+        return known
     for row in connection.execute(GET, (key,)):
         return row_to_call(row)
     return None

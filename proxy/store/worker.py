@@ -27,7 +27,8 @@ BATCH = 256
 class Worker(ABC):
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._gathered: list[Job] = []  # submitted in this turn of the loop, not yet handed over
         self._closed = False  # the loop's side: no more jobs
         self._ending = False  # the thread's side: this batch is the last
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -42,13 +43,22 @@ class Worker(ABC):
         if self._closed:
             raise StoreUnavailable("the store is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put((perform, args, future))
+        # Waking a thread for every job costs more than the job: a turn's jobs are handed over together.
+        if not self._gathered:
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append((perform, args, future))
         return future
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._queue.put(gathered)
 
     async def close(self) -> None:
         """Everything submitted so far is done first."""
         if not self._closed:
             self._closed = True
+            self._hand_over()
             self._queue.put(None)
         await asyncio.shield(self._ended)
         self._thread.join()
@@ -68,12 +78,12 @@ class Worker(ABC):
         """Wait for one job, then take what else is there. Empty when the wait was cut short."""
         jobs: list[Job] = []
         try:
-            job = self._queue.get(timeout=self._pause())
-            while job is not None:
-                jobs.append(job)
+            gathered = self._queue.get(timeout=self._pause())
+            while gathered is not None:
+                jobs += gathered
                 if len(jobs) >= BATCH or self._queue.empty():
                     return jobs
-                job = self._queue.get_nowait()
+                gathered = self._queue.get_nowait()
             self._ending = True
         except queue.Empty:
             pass

@@ -16,7 +16,7 @@ import pytest
 
 from proxy import exchange
 from tests.crash.scene import KINDS, SAFE, Kind, ask, policy, problem, states, told, until_states
-from tests.inside import read_answer, request_bytes, semel
+from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Close, Origin, Reset, Script, Stall, Wait, answer
 
 OK: Script = (*READ_ALL, answer(200, b"fine"))
@@ -128,14 +128,31 @@ async def test_a_body_that_breaks_off_after_a_part_was_handed_on(kind: Kind, tmp
         writer.write(request_bytes("POST", kind.target, {"Content-Type": "application/json"}, b'{"n": 1}'))
         part = await reader.readuntil(b"hello")
         seen.set()
-        rest = await read_answer(reader)
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 15)
         writer.close()
         assert part.startswith(b"HTTP/1.1 200 ")
-        assert not rest.complete
         await until_states(app, ["released" if kind.safe else "in_doubt"])
         second = await ask(app.address.port, kind)
         assert told(second) == ("executed 200" if kind.safe else "in-doubt 409")
         assert origin.started == (2 if kind.safe else 1)
+
+
+async def test_a_break_is_a_break_where_the_end_of_the_connection_is_the_end(tmp_path: Path) -> None:
+    """HTTP/1.0 and no length: only a reset tells a caller that the answer was cut off."""
+    seen = asyncio.Event()
+    half = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    async with (
+        Origin((*READ_ALL, half, Wait(seen), Close())) as origin,
+        semel(tmp_path, policy(origin.port)) as app,
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", app.address.port)
+        writer.write(request_bytes("POST", Kind.D.target, {}, b"x").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        await reader.readuntil(b"hello")
+        seen.set()
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 15)
+        writer.close()
 
 
 async def test_a_2xx_that_broke_off_says_that_it_took_effect(tmp_path: Path) -> None:

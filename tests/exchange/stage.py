@@ -16,7 +16,7 @@ from proxy.ledger import Intent, Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool
 from proxy.store.base import Swap
-from proxy.store.codec import Codec, StoredRequest
+from proxy.store.codec import Codec
 from proxy.store.memory import MemoryStore, World
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink
@@ -197,6 +197,7 @@ class Process:
         self.notebook = Notebook()
         self.upstream = Script(list(steps))
         self.codec = Codec()
+        self._callers: set[asyncio.Task[object]] = set()
         self.ledger = Ledger(
             store=self.store, codec=self.codec, clock=self.clock, observer=self.notebook, inline_body=1024
         )
@@ -211,6 +212,15 @@ class Process:
 
     async def call(self, ask: Ask) -> Got:
         """Ask and read to the end, as the front does. Refusals come out as they are."""
+        caller = asyncio.current_task()
+        assert caller is not None
+        self._callers.add(caller)
+        try:
+            return await self._call(ask)
+        finally:
+            self._callers.discard(caller)
+
+    async def _call(self, ask: Ask) -> Got:
         try:
             reply = await self.exchange.ask(ask)
         except CutOff:
@@ -230,9 +240,9 @@ class Process:
         return asyncio.get_running_loop().create_task(self.call(ask))
 
     async def die(self) -> None:
-        """As by SIGKILL: nothing more is written; what was under way ends where it is."""
+        """As by SIGKILL: nothing more is written; what was under way ends where it is, callers too."""
         self.store.kill()
-        tasks = list(self.exchange._aloft)
+        tasks = [*self.exchange._aloft, *self._callers]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -297,7 +307,9 @@ class Prepared:
             upstream="mail",
             tool="send",
             occurrence=1,
-            request=StoredRequest(method="POST", target=b"/send", headers=()),
+            method="POST",
+            target=b"/send",
+            headers=(),
             body=outgoing.body,
         )
 

@@ -82,7 +82,10 @@ class VirtualClock:
 
 def run(story: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(story)
+        try:
+            return runner.run(story)
+        except NothingLeftToHappen:
+            raise AssertionError("a deadlock: everybody waits for somebody else") from None
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

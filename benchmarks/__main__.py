@@ -1,4 +1,4 @@
-"""`make bench`: ratios in one run, rounds interleaved, medians; what is required stands beside what was measured.
+"""`make bench`: ratios in one run, rounds interleaved, medians; the requirement beside the measurement.
 
 The server under test has one core for itself, load and upstream share the other.
 """
@@ -46,7 +46,17 @@ def server(command: Sequence[str], core: int, log: Path) -> Iterator[int]:
 
 
 def load(port: int, path: str, kind: str, total: int, connections: int, seed: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.load", str(port), path, kind, str(total), str(connections), seed]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.load",
+        str(port),
+        path,
+        kind,
+        str(total),
+        str(connections),
+        seed,
+    ]
     done = subprocess.run(
         command,
         cwd=ROOT,

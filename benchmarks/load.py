@@ -62,7 +62,11 @@ class Load:
             return None
         self._asked += 1
         number = self._asked if self._kind == "unique" else 0
-        body = b'{"customer": "%b-%09d", "usd": 12.5, "note": "%b"}' % (self._seed.encode(), number, b"n" * 24)
+        body = b'{"customer": "%b-%09d", "usd": 12.5, "note": "%b"}' % (
+            self._seed.encode(),
+            number,
+            b"n" * 24,
+        )
         return (
             b"POST %b HTTP/1.1\r\nHost: semel\r\nContent-Type: application/json\r\n"
             b"Authorization: Bearer sk-bench\r\nContent-Length: %d\r\n\r\n%b"

@@ -1,6 +1,192 @@
-"""The embedded store with a thousand and with a million rows: lookup, start, memory."""
+"""The embedded store with a thousand and with a million rows: lookups, start, memory.
+
+The rows are written with the store's own columns, in large transactions; everything measured goes through
+the store itself, or through a real `semel serve` on top of it.
+"""
+
 from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 
-def measure_store(work: Path, rows: int) -> list[tuple[str, float, str, float]]:
-    return []
+import apsw
+import uvloop
+
+from proxy.core.intent import Answer, Call, Place, State
+from proxy.store.codec import CALL_COLUMNS, Codec, StoredRequest, call_to_row
+from proxy.store.database import FILE_NAME
+from proxy.store.embedded import EmbeddedStore
+
+ROOT = Path(__file__).parent.parent
+FEW = 1000
+LOOKUPS, CALLERS, ROUNDS = 20_000, 64, 5
+Check = tuple[str, float, str, float]
+
+
+def key_of(number: int) -> bytes:
+    return blake2b(b"%d" % number, digest_size=16).digest()
+
+
+def rows(count: int) -> Iterator[tuple[object, ...]]:
+    """Settled calls as a busy day leaves them: about a kilobyte each."""
+    codec = Codec()
+    headers = ((b"Content-Type", b"application/json"), (b"Request-Id", b"req_0123456789abcdef"))
+    arguments = b'["json",{"body":{"customer":"c-000000000","usd":12.5}}]'
+    request = codec.seal_request(
+        StoredRequest(method="POST", target=b"/pay", headers=headers, body=b"x" * 90, arguments=arguments)
+    )
+    answer = Answer(
+        status=200,
+        size=450,
+        recorded_at=1.0,
+        place=Place.INLINE,
+        head=codec.seal_head(headers),
+        body=codec.seal_body(b"y" * 450),
+    )
+    for number in range(count):
+        key = key_of(number)
+        yield call_to_row(
+            Call(
+                key=key,
+                fingerprint=key + key,
+                tenant="default",
+                upstream="bench",
+                rule="pay",
+                tool="pay",
+                safe=False,
+                state=State.DONE,
+                version=2,
+                fence=1,
+                owner="gone",
+                created_at=1.0,
+                sent_at=1.0,
+                settled_at=2.0,
+                expires_at=4e9,
+                sends=1,
+                request=request,
+                answer=answer,
+            )
+        )
+
+
+async def make(directory: Path) -> None:
+    await (await EmbeddedStore.open(directory)).close()
+
+
+def fill(directory: Path, count: int) -> None:
+    database = directory / FILE_NAME
+    holes = ", ".join("?" * len(CALL_COLUMNS))
+    statement = f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES ({holes})"
+    connection = apsw.Connection(str(database))
+    connection.pragma("synchronous", "OFF")
+    source, written = rows(count), 0
+    while written < count:
+        batch = [row for _, row in zip(range(50_000), source, strict=False)]
+        with connection:
+            connection.executemany(statement, batch)
+        written += len(batch)
+        print(f"filling: {written:,} of {count:,} rows", file=sys.stderr, flush=True)
+    connection.pragma("wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+async def lookups_per_second(store: EmbeddedStore, count: int, seed: int) -> float:
+    chosen = random.Random(seed)
+    keys = [key_of(chosen.randrange(count)) for _ in range(LOOKUPS)]
+    iterator = iter(keys)
+
+    async def caller() -> None:
+        for key in iterator:
+            assert await store.get(key) is not None
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return LOOKUPS / (time.perf_counter() - began)
+
+
+async def lookup_ratio(few: Path, many: Path, count: int) -> float:
+    """How many times longer a lookup takes among many rows; rounds interleaved."""
+    small, large = await EmbeddedStore.open(few), await EmbeddedStore.open(many)
+    try:
+        ratios = []
+        for seed in range(ROUNDS + 1):
+            among_few = await lookups_per_second(small, FEW, seed)
+            among_many = await lookups_per_second(large, count, seed)
+            if seed:  # the first round only warms up
+                ratios.append(among_few / among_many)
+        return statistics.median(ratios)
+    finally:
+        await small.close()
+        await large.close()
+
+
+def serve(directory: Path, work: Path) -> tuple[float, float]:
+    """Seconds until a real process is ready, and its resident megabytes after some traffic."""
+    (work / "none.yaml").write_text("upstream: none\nbase_url: http://127.0.0.1:9\n")
+    command = [sys.executable, "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0"]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*command, "--state-dir", str(directory), "--policies", str(work / "none.yaml")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        base = process.stdout.readline().decode().split()[-1]
+        urllib.request.urlopen(f"{base}/readyz", timeout=30).read()
+        ready = time.perf_counter() - began
+        for _ in range(50):
+            urllib.request.urlopen(f"{base}/metrics", timeout=30).read()
+        process.stdout.close()
+        return ready, resident(process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def look_up(directory: Path, count: int) -> None:
+    store = await EmbeddedStore.open(directory)
+    await lookups_per_second(store, count, 1)
+    await lookups_per_second(store, count, 2)
+    await store.close()
+
+
+def resident(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+def measure_store(work: Path, count: int) -> list[Check]:
+    few, many = work / "few", work / "many"
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for directory, number in ((few, FEW), (many, count)):
+            runner.run(make(directory))
+            fill(directory, number)
+        ratio = runner.run(lookup_ratio(few, many, count))
+    empty_ready, _ = min(serve(few, work) for _ in range(3))
+    ready, serving = min(serve(many, work) for _ in range(3))
+    command = [sys.executable, "-m", "benchmarks.million", str(many), str(count)]
+    looked_up = float(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+    label = f"{count:,} rows"
+    print(f"process ready with {FEW:,} rows: {empty_ready:.2f} s", file=sys.stderr)
+    return [
+        (f"lookup among {label} against {FEW:,}, times", ratio, "at most", 1.3),
+        (f"process ready with {label}, seconds", ready, "at most", 1.0),
+        (f"resident with {label}, serving, MB", serving, "at most", 300),
+        (f"resident with {label}, after 40,000 lookups, MB", looked_up, "at most", 300),
+    ]
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as main_runner:
+        main_runner.run(look_up(Path(sys.argv[1]), int(sys.argv[2])))
+    print(resident(os.getpid()))

@@ -1,14 +1,15 @@
-"""What semel is measured against, and what stands behind it. Each runs as a process: `python -m benchmarks.servers NAME`.
+"""What semel is measured against, and what stands behind it. `python -m benchmarks.servers NAME` runs one.
 
-    constant   a bare aiohttp.web.Server that reads the body and answers a constant
-    forward    a bare aiohttp reverse proxy: one session, nothing recorded
-    origin     the upstream: answers 450 bytes to whatever comes (httptools, so that it is never the bottleneck)
+constant   a bare aiohttp.web.Server that reads the body and answers a constant
+forward    a bare aiohttp reverse proxy: one session, nothing recorded
+origin     the upstream: answers 450 bytes to whatever comes (httptools, so that it is never the bottleneck)
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import cast
 
 import aiohttp
@@ -64,8 +65,8 @@ async def origin(_: str) -> int:
     return await _listen(_Origin)
 
 
-async def _listen(factory: object) -> int:
-    server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)  # type: ignore[arg-type]
+async def _listen(factory: Callable[[], asyncio.BaseProtocol]) -> int:
+    server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
     return port
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,13 @@ async def raw_call(port: int, request: bytes, *, is_head: bool = False, within: 
             return await read_answer(reader, is_head=is_head)
         finally:
             writer.close()
+
+
+async def until(condition: Callable[[], object], *, within: float = 15) -> None:
+    """For what nobody tells of: the origin's counters, another process's log."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.002)
 
 
 async def read_answer(reader: asyncio.StreamReader, *, is_head: bool = False) -> Answer:

@@ -165,7 +165,7 @@ def canonical_arguments(
     read = read_body(body)
     arguments: dict[str, Json] = {}
     if path:
-        arguments["path"] = path
+        arguments["path"] = dict(path)  # exclude takes from it, and it is the caller's
     if query:
         try:
             arguments["query"] = parse_pairs(query)
@@ -181,8 +181,9 @@ def canonical_arguments(
             _remove(arguments, steps)
     chosen: Json = arguments
     if include and (parsed or read is None):
-        found = {name: _collect(arguments, _steps(name, parsed)) for name in include}
-        if any(_has_leaf(value) for value in found.values()):
+        steps = {name: _steps(name, parsed) for name in include}
+        found = {name: _collect(arguments, steps[name]) for name in include}
+        if any(_selects(found[name], steps[name].count("[]")) for name in include):
             chosen = {"include": found}
     if normalize:
         chosen = _normalized(chosen, tuple(_NORMALIZERS[name] for name in normalize))
@@ -191,7 +192,9 @@ def canonical_arguments(
         return dump([read[0] if read else "none", chosen])
     except NotCanonical:
         opaque = Body(data=body.data)
-        return canonical_arguments(path=path, query=query, body=opaque, include=include, exclude=exclude)
+        return canonical_arguments(
+            path=path, query=query, body=opaque, include=include, exclude=exclude, normalize=normalize
+        )
 
 
 def _steps(name: str, body_is_parsed: bool) -> tuple[str, ...]:
@@ -235,8 +238,9 @@ def _collect(node: Json, steps: tuple[str, ...]) -> list[Json]:
     return []
 
 
-def _has_leaf(found: list[Json]) -> bool:
-    return any(not isinstance(item, list) or _has_leaf(item) for item in found)
+def _selects(found: list[Json], arrays: int) -> bool:
+    """Whether a value was found behind so many arrays; an empty list is a value too."""
+    return any(_selects(item, arrays - 1) for item in found) if arrays else bool(found)
 
 
 # ---- what changes by itself --------------------------------------------------------------------

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 
 from proxy.core.canonical import Body, NotCanonical, parse_pairs
@@ -72,11 +73,8 @@ class Namer:
     def _ticket(self, address: UpstreamAddress, method: str, headers: Headers, body: Spool | None) -> bytes:
         """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
         target = f"{method} {address.upstream} {address.raw_path}?{address.query}".encode()
-        parts = [
-            target,
-            body.whole() if body is not None else b"",
-            *(part for pair in headers for part in pair),
-        ]
+        whole = body.whole() if body is not None else b""
+        parts = (target, whole, *chain.from_iterable(headers))
         return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
 
     async def _name(

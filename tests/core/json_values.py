@@ -7,6 +7,7 @@ A value is a tree of tuples: ("null",), ("bool", b), ("number", Fraction), ("str
 from __future__ import annotations
 
 from fractions import Fraction
+from random import Random
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
@@ -55,41 +56,42 @@ _SHORT = {
 }
 
 
-@st.composite
-def spelled(draw: st.DrawFn, value: Value) -> bytes:
-    """One of the many ways to write `value`."""
-    return (_space(draw) + _spell(draw, value) + _space(draw)).encode()
+def spelled(value: Value, seed: int) -> bytes:
+    """One of the many ways to write `value`; the seed says which."""
+    dice = Random(seed)
+    return (_space(dice) + _spell(dice, value) + _space(dice)).encode()
 
 
-def _space(draw: st.DrawFn) -> str:
-    return draw(st.sampled_from(["", "", "", " ", "\n", "\t \r\n"]))
+def _space(dice: Random) -> str:
+    return dice.choice(["", "", "", " ", "\n", "\t \r\n"])
 
 
-def _spell(draw: st.DrawFn, value: Value) -> str:
+def _spell(dice: Random, value: Value) -> str:
     match value:
         case ("null",):
             return "null"
         case ("bool", b):
             return "true" if b else "false"
         case ("number", number):
-            return _spell_number(draw, number)
+            return _spell_number(dice, number)
         case ("string", text):
-            return _spell_string(draw, text)
+            return _spell_string(dice, text)
         case ("array", items):
-            inside = ",".join(_space(draw) + _spell(draw, item) + _space(draw) for item in items)
-            return f"[{inside}{_space(draw)}]"
+            inside = ",".join(_space(dice) + _spell(dice, item) + _space(dice) for item in items)
+            return f"[{inside}{_space(dice)}]"
         case ("object", members):
-            ordered = draw(st.permutations(sorted(members, key=repr)))
+            ordered = sorted(members, key=repr)
+            dice.shuffle(ordered)
             inside = ",".join(
-                f"{_space(draw)}{_spell_string(draw, name)}{_space(draw)}:{_space(draw)}{_spell(draw, item)}"
+                f"{_space(dice)}{_spell_string(dice, name)}{_space(dice)}:{_space(dice)}{_spell(dice, item)}"
                 for name, item in ordered
             )
-            return f"{{{inside}{_space(draw)}}}"
+            return f"{{{inside}{_space(dice)}}}"
     raise AssertionError(value)
 
 
-def _spell_string(draw: st.DrawFn, text: str) -> str:
-    style = draw(st.sampled_from(["plain", "plain", "escaped", "short"]))
+def _spell_string(dice: Random, text: str) -> str:
+    style = dice.choice(["plain", "plain", "escaped", "short"])
     return '"' + "".join(_spell_character(character, style) for character in text) + '"'
 
 
@@ -102,24 +104,22 @@ def _spell_character(character: str, style: str) -> str:
     return _SHORT[character] if character in '"\\' else character
 
 
-def _spell_number(draw: st.DrawFn, number: Fraction) -> str:
-    sign = "-" if number < 0 or (number == 0 and draw(st.booleans())) else ""
+def _spell_number(dice: Random, number: Fraction) -> str:
+    sign = "-" if number < 0 or (number == 0 and dice.random() < 0.5) else ""
     digits, exponent = _decimal(abs(number))
-    shift = draw(st.integers(0, 3))  # 12 -> 120e-1, 1200e-2, …
+    shift = dice.randint(0, 3)  # 12 -> 120e-1, 1200e-2, …
     digits, exponent = digits + "0" * shift, exponent - shift
-    point = draw(st.integers(0, len(digits) - 1))  # digits after the point
+    point = dice.randint(0, len(digits) - 1)  # digits after the point
     whole, fraction = digits[: len(digits) - point], digits[len(digits) - point :]
     whole = whole.lstrip("0") or "0"
     exponent += point
     text = sign + whole + ("." + fraction if fraction else "")
-    if exponent == 0 and draw(st.booleans()):
+    if exponent == 0 and dice.random() < 0.5:
         return text
-    if 0 < exponent <= 40 and not fraction and whole != "0" and draw(st.booleans()):
+    if 0 < exponent <= 40 and not fraction and whole != "0" and dice.random() < 0.5:
         return text + "0" * exponent
-    mark = draw(st.sampled_from("eE"))
-    plus = (
-        draw(st.sampled_from(["", "+", "0", "+00"])) if exponent >= 0 else draw(st.sampled_from(["-", "-0"]))
-    )
+    mark = dice.choice("eE")
+    plus = dice.choice(["", "+", "0", "+00"]) if exponent >= 0 else dice.choice(["-", "-0"])
     return f"{text}{mark}{plus}{abs(exponent)}"
 
 

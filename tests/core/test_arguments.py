@@ -178,7 +178,8 @@ def test_an_unusual_multipart_body_gets_its_digest(data: bytes) -> None:
 def test_exclude_takes_away_and_include_keeps() -> None:
     """Two bodies that differ only in what does not count are the same call; otherwise not."""
     one, two, three = ({"to": "a", "ts": 1}, {"to": "a", "ts": 2}, {"to": "b", "ts": 1})
-    for selection in ({"exclude": ["ts"]}, {"include": ["to"]}, {"include": ["body.to"]}):
+    selections: list[dict[str, Any]] = [{"exclude": ["ts"]}, {"include": ["to"]}, {"include": ["body.to"]}]
+    for selection in selections:
         assert body(one, **selection) == body(two, **selection)
         assert body(one, **selection) != body(three, **selection)
 
@@ -212,10 +213,11 @@ def test_names_walk_objects_and_arrays() -> None:
     one = {"items": [{"id": 1, "t": 1}, {"id": 2, "t": 1}], "deep": {"er": {"x": 1, "y": 1}}}
     other = {"items": [{"id": 1, "t": 9}, {"id": 2, "t": 9}], "deep": {"er": {"x": 1, "y": 9}}}
     swapped = {"items": [{"id": 2, "t": 1}, {"id": 1, "t": 1}], "deep": {"er": {"x": 1, "y": 1}}}
-    for selection in (
+    selections: list[dict[str, Any]] = [
         {"include": ["items[].id", "deep.er.x"]},
         {"exclude": ["items[].t", "deep.er.y"]},
-    ):
+    ]
+    for selection in selections:
         assert body(one, **selection) == body(other, **selection)
         assert body(one, **selection) != body(swapped, **selection)
 
@@ -266,7 +268,7 @@ def test_a_body_that_is_not_parsed_counts_whole_whatever_include_says() -> None:
     for media_type in ("text/plain", "application/json", "multipart/form-data"):
         one = Body(media_type=media_type, data=b"not { json 1")
         other = Body(media_type=media_type, data=b"not { json 2")
-        selection = {"include": ["query.a"]}
+        selection: dict[str, Any] = {"include": ["query.a"]}
         assert canonical_arguments(path={}, query=b"a=1", body=one, **selection) != canonical_arguments(
             path={}, query=b"a=1", body=other, **selection
         )

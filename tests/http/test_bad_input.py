@@ -55,7 +55,7 @@ def request_line(line: bytes) -> bytes:
 CHUNKED = b"Transfer-Encoding: chunked"
 TLS_HELLO = b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03" + bytes(range(64)) + b"\r\n\r\n"
 
-# What each must be answered with; 0 means that a closed connection without an answer would do as well.
+# What each must be answered with.
 MALFORMED: dict[str, tuple[int, bytes]] = {
     # Framing that two readers could read in two ways.
     "length and chunked": (400, head(b"Content-Length: 5", CHUNKED, body=b"0\r\n\r\n")),
@@ -168,8 +168,7 @@ MALFORMED: dict[str, tuple[int, bytes]] = {
     "unknown expectation": (400, head(b"Expect: 200-ok", b"Content-Length: 0")),
     "websocket": (
         400,
-        b"GET /pay/ws HTTP/1.1\r\nHost: semel\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        b"GET /pay/ws HTTP/1.1\r\nHost: semel\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     ),
 }
 
@@ -246,7 +245,7 @@ async def test_a_body_that_looks_like_a_request_is_a_body(tmp_path: Path) -> Non
 
 
 async def test_half_sent_headers_are_answered_and_closed_in_time(tmp_path: Path) -> None:
-    """400 after limits.header_timeout, also for one who trickles, also on a connection that was good before."""
+    """400 after limits.header_timeout, for one who trickles, on a connection that was good before."""
     async with place(tmp_path, {"limits.header_timeout": "300ms"}) as there:
         reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
         try:
@@ -412,9 +411,8 @@ async def test_more_connections_than_the_limit(tmp_path: Path) -> None:
             assert there.origin.started == 5
             streams[0][1].close()
             await streams[0][1].wait_closed()
-            async with asyncio.timeout(10):
-                while (await call(there.port, "POST", "/pay/y", JSON, b"{}")).status != 200:
-                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)  # the other side hears of it in its next turn
+            assert (await call(there.port, "POST", "/pay/y", JSON, b"{}")).status == 200
         finally:
             for _, writer in streams:
                 writer.close()

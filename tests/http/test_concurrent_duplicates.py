@@ -1,4 +1,4 @@
-"""The same call from many callers at once: one send, the same bytes for all, whoever asks in which process."""
+"""The same call from many callers at once: one send, the same bytes for all, in whichever process they ask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.counts import count
-from tests.inside import Answer, read_answer, request_bytes, semel
+from tests.inside import Answer, read_answer, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
 
@@ -62,9 +62,7 @@ async def callers(*ports: int, each: int) -> AsyncIterator[Callers]:
 
 
 async def until_the_send(origin: Origin, number: int) -> None:
-    async with asyncio.timeout(20):
-        while origin.started < number:
-            await asyncio.sleep(0.002)
+    await until(lambda: origin.started >= number)
 
 
 def assert_one_answer(answers: list[Answer], number: int) -> None:
@@ -191,10 +189,10 @@ async def wakings(directory: Path) -> list[float]:
 
 async def commit_after(process: SemelProcess, released: float) -> float:
     """The first commit after the answer was let go is the one that the waiter waited for."""
-    async with asyncio.timeout(10):
-        while True:
-            stamps = [float(text) for text in re.findall(r"^stamp ([0-9.]+)$", process.log, re.MULTILINE)]
-            later = [stamp for stamp in stamps if stamp > released]
-            if later:
-                return later[0]
-            await asyncio.sleep(0.002)
+
+    def later() -> list[float]:
+        stamps = re.findall(r"^stamp ([0-9.]+)$", process.log, re.MULTILINE)
+        return [stamp for stamp in map(float, stamps) if stamp > released]
+
+    await until(later)
+    return later()[0]

@@ -1,4 +1,4 @@
-"""Policies that change under a running process: by signal at once, by polling soon, and never for the worse."""
+"""Policies that change under a running process: by signal at once, by polling soon, never for the worse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import signal
 from pathlib import Path
 
-from tests.inside import call
+from tests.inside import call, until
 from tests.origin import READ_ALL, Origin, Wait, answer
 from tests.process import SemelProcess
 
@@ -18,13 +18,13 @@ def policy(name: str, origin: Origin, rules: str = "[]") -> str:
 
 async def told(process: SemelProcess, event: str, number: int = 1) -> dict[str, object]:
     """The number-th line of this name."""
-    async with asyncio.timeout(15):
-        while True:
-            lines = [json.loads(line) for line in process.log.splitlines()]
-            found = [line for line in lines if line["event"] == event]
-            if len(found) >= number:
-                return dict(found[number - 1])
-            await asyncio.sleep(0.02)
+
+    def found() -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in process.log.splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    await until(lambda: len(found()) >= number)
+    return found()[number - 1]
 
 
 async def reloads(process: SemelProcess, result: str) -> bool:
@@ -33,7 +33,7 @@ async def reloads(process: SemelProcess, result: str) -> bool:
 
 
 async def test_a_signal_loads_good_files_and_keeps_the_old_ones_before_bad_ones(tmp_path: Path) -> None:
-    """SIGHUP: a new upstream appears, a broken file is named by line and column, calls go on all the while."""
+    """SIGHUP: a new upstream appears, a broken file is named by line and column, calls go on meanwhile."""
     directory = tmp_path / "policies"
     directory.mkdir()
     async with (
@@ -90,9 +90,7 @@ async def test_a_reload_in_the_middle_of_a_call_changes_nothing_for_it(tmp_path:
         file.write_text(policy("up", origin))
         async with SemelProcess(tmp_path / "state", file) as process:
             flying = asyncio.create_task(call(process.port, "POST", "/up/x", {}, b"{}"))
-            async with asyncio.timeout(10):
-                while not origin.started:
-                    await asyncio.sleep(0.005)
+            await until(lambda: origin.started)
             file.write_text(policy("up", origin, "[{name: new, match: {path: /x}, wait: 5s}]"))
             process.send(signal.SIGHUP)
             await told(process, "policies-reloaded")

@@ -13,9 +13,8 @@ from pathlib import Path
 import brotli
 import pytest
 
-from proxy.core import identity
-from proxy.core.encoding import zstd
-from tests.inside import Answer, call, raw_call, semel
+from proxy.core import encoding, identity
+from tests.inside import Answer, call, raw_call, semel, until
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +40,8 @@ async def place(
 ) -> AsyncIterator[Place]:
     numbered = [(*READ_ALL, answer(200, b"answer %d" % number)) for number in range(1, 50)]
     async with Origin(*(scripts or numbered)) as origin:
-        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\ncredentials: {credentials}\nrules: {rules}\n"
+        address = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}"
+        policy = f"{address}\ncredentials: {credentials}\nrules: {rules}\n"
         async with semel(tmp_path, policy) as app:
             yield Place(origin, app.address.port)
 
@@ -218,7 +218,7 @@ async def test_of_a_signature_only_the_access_key_is_the_caller(tmp_path: Path) 
 
 
 async def test_the_clients_key_names_the_call(tmp_path: Path) -> None:
-    """Same key and arguments: replay. Other arguments or another principal: 422. Another key: another call."""
+    """Same key and arguments: replay. Other arguments, another principal: 422. Another key: another call."""
     async with place(tmp_path) as there:
         first = await there.post(headers={"Idempotency-Key": "k1"})
         assert (await there.post(body=b'{"a":1.0}', headers={"Idempotency-Key": "k1"})).body == first.body
@@ -238,9 +238,7 @@ async def test_a_key_in_flight_conflicts_as_well(tmp_path: Path) -> None:
     gate = asyncio.Event()
     async with place(tmp_path, "[]", (*READ_ALL, Wait(gate), answer(200, b"first"))) as there:
         first = asyncio.create_task(there.post(headers={"Idempotency-Key": "k"}))
-        async with asyncio.timeout(10):
-            while not there.origin.started:
-                await asyncio.sleep(0.002)
+        await until(lambda: there.origin.started)
         assert problem(await there.post(body=b'{"a": 2}', headers={"Idempotency-Key": "k"})) == "key-conflict"
         gate.set()
         assert (await first).body == b"first"
@@ -351,7 +349,7 @@ async def test_set_cookie_is_not_kept(tmp_path: Path) -> None:
 async def test_two_calls_with_one_key_never_get_each_others_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """xxHash is not collision resistant: when it collides, 500, nothing sent, and the first stays what it is."""
+    """xxHash is not collision resistant: when it collides, 500, nothing sent, the first stays what it is."""
     monkeypatch.setattr(identity, "_row_name", lambda framed: b"\x07" * 16)
     async with place(tmp_path) as there:
         first = await there.post(body=b'{"a": 1}')
@@ -370,9 +368,7 @@ async def test_a_collision_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyP
     gate = asyncio.Event()
     async with place(tmp_path, "[]", (*READ_ALL, Wait(gate), answer(200, b"first"))) as there:
         first = asyncio.create_task(there.post(body=b'{"a": 1}'))
-        async with asyncio.timeout(10):
-            while not there.origin.started:
-                await asyncio.sleep(0.002)
+        await until(lambda: there.origin.started)
         assert problem(await there.post(body=b'{"a": 2}')) == "identity-collision"
         gate.set()
         assert (await first).body == b"first"
@@ -387,7 +383,7 @@ CODED = {
     "x-gzip": gzip.compress(PLAIN),
     "deflate": zlib.compress(PLAIN),
     "br": brotli.compress(PLAIN),
-    "zstd": zstd.compress(PLAIN),
+    "zstd": encoding.zstd.compress(PLAIN),
     "gzip, br": brotli.compress(gzip.compress(PLAIN)),
 }
 
@@ -420,9 +416,7 @@ async def test_a_joined_caller_who_does_not_accept_the_coding_gets_it_decoded(tm
     script = (*READ_ALL, Wait(gate), answer(200, CODED["gzip"], (b"Content-Encoding", b"gzip")))
     async with place(tmp_path, "[]", script) as there:
         first = asyncio.create_task(there.post(headers={"Accept-Encoding": "gzip"}))
-        async with asyncio.timeout(10):
-            while not there.origin.started:
-                await asyncio.sleep(0.002)
+        await until(lambda: there.origin.started)
         second = asyncio.create_task(there.post())
         await asyncio.sleep(0.05)
         gate.set()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
-from tests.inside import call, raw_call
+from tests.inside import call, raw_call, until
 from tests.origin import READ_ALL, Origin, Reset, answer
 from tests.process import SemelProcess
 
@@ -32,10 +31,12 @@ def lines_of(process: SemelProcess) -> list[dict[str, object]]:
 
 
 async def calls_logged(process: SemelProcess, number: int) -> list[dict[str, object]]:
-    async with asyncio.timeout(10):
-        while len(calls := [line for line in lines_of(process) if line["event"] == "call"]) < number:
-            await asyncio.sleep(0.02)
-    return calls
+
+    def calls() -> list[dict[str, object]]:
+        return [line for line in lines_of(process) if line["event"] == "call"]
+
+    await until(lambda: len(calls()) >= number)
+    return calls()
 
 
 async def test_one_json_line_per_call_and_no_secret_in_any(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def value(samples: list[Sample], name: str, **labels: str) -> float:
 
 
 async def test_metrics_tell_what_happened(tmp_path: Path) -> None:
-    """Executed, replayed, passed, in doubt, refused: each counted once, by the contract's names and labels."""
+    """Executed, replayed, passed, in doubt, refused: each counted, by the contract's names and labels."""
     async with world(tmp_path) as (_, app):
         port = app.address.port
         await call(port, "POST", "/pay/charge/1", {}, b"{}")

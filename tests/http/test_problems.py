@@ -85,14 +85,21 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
         assert "retry-after" not in headers
 
 
-RULES = "timeout: {connect: 1s, idle: 300ms, total: 5s}\nrules: [{name: read, match: {path: /read}, safe: true, repeat: same}]"
+RULES = """
+timeout: {connect: 1s, idle: 300ms, total: 5s}
+rules: [{name: read, match: {path: /read}, safe: true, repeat: same}]
+"""
+
+
+def policy(port: int, rules: str = "") -> str:
+    return f"upstream: up\nbase_url: http://127.0.0.1:{port}\n{rules}"
 
 
 async def test_an_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
     """502, nothing sent, call again: and the next call is sent when it is back."""
     async with Origin() as gone:
         port = gone.port
-    async with semel(tmp_path, f"upstream: up\nbase_url: http://127.0.0.1:{port}\n{RULES}") as app:
+    async with semel(tmp_path, policy(port, RULES)) as app:
         for path in ("x", "read"):
             got = await call(app.address.port, "POST", f"/up/{path}", {}, b"{}")
             assert (got.status, json.loads(got.body)["type"]) == (502, "urn:semel:upstream-unreachable")
@@ -108,19 +115,17 @@ async def test_an_upstream_that_does_not_answer(
     tmp_path: Path, path: str, status: int, name: str, sends: int
 ) -> None:
     """With effects: doubt, one send. Safe: one retry, then 504."""
-    async with Origin((*READ_ALL, Stall())) as origin:
-        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n{RULES}"
-        async with semel(tmp_path, policy) as app:
-            got = await call(app.address.port, "POST", f"/up/{path}", {}, b"{}")
-            assert (got.status, json.loads(got.body)["type"]) == (status, f"urn:semel:{name}")
-            assert origin.started == sends
+    async with Origin((*READ_ALL, Stall())) as origin, semel(tmp_path, policy(origin.port, RULES)) as app:
+        got = await call(app.address.port, "POST", f"/up/{path}", {}, b"{}")
+        assert (got.status, json.loads(got.body)["type"]) == (status, f"urn:semel:{name}")
+        assert origin.started == sends
 
 
 @pytest.mark.parametrize("ending", [Reset(), Close()], ids=["reset", "close"])
 async def test_a_doubt_says_what_is_known(tmp_path: Path, ending: Reset | Close) -> None:
     """The call's id, its tool, since when, and what to do."""
     async with Origin((*READ_ALL, ending)) as origin:
-        async with semel(tmp_path, f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n") as app:
+        async with semel(tmp_path, policy(origin.port)) as app:
             first = await call(app.address.port, "POST", "/up/x", {"Semel-Tool": "send_mail"}, b"{}")
             second = await call(app.address.port, "POST", "/up/x", {}, b"{}")
         for got in (first, second):
@@ -136,7 +141,6 @@ async def test_a_doubt_says_what_is_known(tmp_path: Path, ending: Reset | Close)
 async def test_a_problem_of_the_upstreams_own_is_the_upstreams(tmp_path: Path) -> None:
     """An answer that looks like ours is handed on as what it is."""
     own = answer(404, b'{"type": "urn:semel:denied"}', (b"Content-Type", b"application/problem+json"))
-    async with Origin((*READ_ALL, own)) as origin:
-        async with semel(tmp_path, f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n") as app:
-            got = await call(app.address.port, "POST", "/up/x", {}, b"{}")
-            assert (got.status, got.semel) == (404, "executed")
+    async with Origin((*READ_ALL, own)) as origin, semel(tmp_path, policy(origin.port)) as app:
+        got = await call(app.address.port, "POST", "/up/x", {}, b"{}")
+        assert (got.status, got.semel) == (404, "executed")

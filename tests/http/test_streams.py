@@ -1,4 +1,4 @@
-"""Answers while they arrive: parts at once, the end only when it is durable, and nothing spliced on a break."""
+"""Answers while they arrive: parts at once, the end only when it is durable, nothing spliced on a break."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from proxy import faults
 from proxy.faults import Point
-from tests.inside import Answer, call, read_answer, request_bytes, semel
+from tests.inside import Answer, call, request_bytes, semel, until
 from tests.origin import READ_ALL, Close, Origin, Reset, Script, Stall, Wait, answer
 
 JSON = {"Content-Type": "application/json"}
@@ -274,9 +274,7 @@ async def test_the_head_waits_for_the_commit_where_there_is_nothing_else(
 
 
 async def seen_by(origin: Origin, number: int) -> None:
-    async with asyncio.timeout(10):
-        while sum(seen.complete for seen in origin.requests) < number:
-            await asyncio.sleep(0.002)
+    await until(lambda: sum(seen.complete for seen in origin.requests) >= number)
 
 
 def unchunked(body: bytes) -> bytes:
@@ -350,7 +348,7 @@ async def test_joined_callers_of_a_doubt_get_the_same_doubt(tmp_path: Path) -> N
 
 
 async def test_a_waiter_beyond_wait_is_told_in_progress_and_nothing_is_sent(tmp_path: Path) -> None:
-    """409 with Retry-After after `wait`; the first caller gets the answer; the waiter's next try replays it."""
+    """409 with Retry-After after `wait`; the first caller gets the answer, the waiter's next try too."""
     gate = asyncio.Event()
     async with world(tmp_path, (*READ_ALL, Wait(gate), answer(200, b"done"))) as (origin, port):
         first = asyncio.create_task(call(port, "POST", "/up/hasty", JSON, b"{}"))
@@ -447,7 +445,7 @@ async def gone(origin: Origin) -> None:
 
 
 async def test_cancel_stops_a_safe_call_when_the_last_caller_has_left(tmp_path: Path) -> None:
-    """One of two leaves: it goes on. Both leave: the upstream's connection ends; the next ask is sent anew."""
+    """One of two leaves: it goes on. Both leave: the upstream's connection ends, the next ask is sent."""
     gate = asyncio.Event()
     stalled = (*READ_ALL, CHUNKED + chunk(b"part"), Wait(gate), LAST)
     async with world(tmp_path, stalled, (*READ_ALL, answer(200, b"fresh"))) as (origin, port):

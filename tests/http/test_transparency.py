@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.counts import count
 from tests.inside import Answer, raw_call, read_answer, semel
-from tests.origin import READ_ALL, Close, Origin, Script, Seen, answer
+from tests.origin import READ_ALL, Close, Origin, Script, Seen, Step, answer
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -75,8 +75,8 @@ class World:
     port: int
     numbers: Iterator[int] = field(default_factory=lambda: counting(1))
 
-    def next_answer(self, *script: object) -> None:
-        self.origin._scripts = [(*READ_ALL, *script)]  # type: ignore[list-item]
+    def next_answer(self, *script: Step) -> None:
+        self.origin._scripts = [(*READ_ALL, *script)]
 
     def ask(self, raw: bytes, *, is_head: bool = False) -> Answer:
         return self.runner.run(raw_call(self.port, raw, is_head=is_head))
@@ -432,7 +432,7 @@ def test_hop_by_hop_headers_stay_on_their_hop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offer", [b"h2c", b"tcp", b"TLS/1.0", b"h2c, foo"])
 def test_an_upgrade_that_is_only_offered_does_not_cost_the_body(tmp_path: Path, offer: bytes) -> None:
-    """Java's client offers h2c with every request: the request goes through as plain HTTP/1.1, body and all."""
+    """Java's client offers h2c with every request: it goes through as plain HTTP/1.1, body and all."""
     raw = (
         b"POST /once/x HTTP/1.1\r\nHost: semel\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "
         + offer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.clock import SystemClock
+from proxy.clock import Clock, SystemClock
+from proxy.errors import StoreUnavailable
 from proxy.exchange import CaptureLimits, Exchange
 from proxy.front.connection import ConnectionLimits, Listener
 from proxy.front.handler import Handler
@@ -45,6 +45,7 @@ class App:
     _listener: Listener
     _upstream: HttpUpstream
     _log: LogObserver
+    _reloads: _Reloads
     _sweeper: asyncio.Task[None]
 
     @classmethod
@@ -62,7 +63,8 @@ class App:
         clock, limits = SystemClock(), settings.limits
         metrics = MetricsObserver(store=store.name)
         observer = Everyone(metrics, log)
-        watch = PolicyWatch(settings.policies, tell=_teller(observer))
+        reloads = _Reloads(store, observer, clock)
+        watch = PolicyWatch(settings.policies, tell=reloads)
         ledger = Ledger(
             store=store, codec=Codec(), clock=clock, observer=observer, inline_body=limits.inline_body
         )
@@ -110,6 +112,7 @@ class App:
             _listener=listener,
             _upstream=upstream,
             _log=log,
+            _reloads=reloads,
             _sweeper=sweeper,
         )
 
@@ -120,6 +123,7 @@ class App:
         with contextlib.suppress(asyncio.CancelledError):
             await self._sweeper
         await self.watch.stop()
+        await self._reloads.stop()
         self._listener.pre_shutdown()
         stopped = await self._drain(patience, hurry or asyncio.Event())
         await self._listener.shutdown(timeout=1.0)
@@ -145,16 +149,37 @@ async def open_store(settings: Settings) -> Store:
     return await EmbeddedStore.open(settings.state)
 
 
-def _teller(observer: Observer) -> Callable[[Reloaded | Kept], None]:
-    def tell(result: Reloaded | Kept) -> None:
+class _Reloads:
+    """Tells of reloads, and of the calls that a new policy gives another name."""
+
+    def __init__(self, store: Store, observer: Observer, clock: Clock) -> None:
+        self._store = store
+        self._observer = observer
+        self._clock = clock
+        self._counting: set[asyncio.Task[None]] = set()
+
+    def __call__(self, result: Reloaded | Kept) -> None:
         match result:
             case Reloaded(policies, renamed):
-                detail = f"{len(policies.upstreams)} upstreams"
+                self._observer.reloaded(good=True, detail=f"{len(policies.upstreams)} upstreams")
                 if renamed:
-                    rules = ", ".join(f"{upstream}/{rule}" for upstream, rule in renamed)
-                    detail += f"; live calls of these rules now have other names: {rules}"
-                observer.reloaded(good=True, detail=detail)
+                    task = asyncio.get_running_loop().create_task(self._count(renamed))
+                    self._counting.add(task)
+                    task.add_done_callback(self._counting.discard)
             case Kept(mistakes):
-                observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
+                self._observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
 
-    return tell
+    async def _count(self, renamed: tuple[tuple[str, str], ...]) -> None:
+        """A renamed call that is made again is a new one: whoever edits a policy should know how many."""
+        for upstream, rule in renamed:
+            try:
+                live = await self._store.live_calls(upstream, rule, self._clock.now())
+            except StoreUnavailable as error:
+                self._observer.noted("store-trouble", doing="counting renamed calls", error=error.detail)
+                return
+            self._observer.noted("calls-renamed", upstream=upstream, rule=rule, live_calls=live)
+
+    async def stop(self) -> None:
+        for task in self._counting:
+            task.cancel()
+        await asyncio.gather(*self._counting, return_exceptions=True)

@@ -181,9 +181,8 @@ def canonical_arguments(
             _remove(arguments, steps)
     chosen: Json = arguments
     if include and (parsed or read is None):
-        steps = {name: _steps(name, parsed) for name in include}
-        found = {name: _collect(arguments, steps[name]) for name in include}
-        if any(_selects(found[name], steps[name].count("[]")) for name in include):
+        found = {name: _collect(arguments, _steps(name, parsed)) for name in include}
+        if any(_selects(value, name.count("[]")) for name, value in found.items()):
             chosen = {"include": found}
     if normalize:
         chosen = _normalized(chosen, tuple(_NORMALIZERS[name] for name in normalize))

@@ -88,6 +88,9 @@ class Store(Protocol):
 
     async def census(self) -> Census: ...
 
+    async def live_calls(self, upstream: str, rule: str, now: float) -> int:
+        """How many calls of this rule have not lapsed. May walk the whole store: asked only on a reload."""
+
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         """Durable when it returns. `chunks` is consumed off the event loop."""
 

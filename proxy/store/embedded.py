@@ -20,6 +20,7 @@ from proxy.errors import StoreUnavailable
 from proxy.store import statements
 from proxy.store.base import BlobRef, Census, Swap
 from proxy.store.codec import call_to_row, entry_to_row
+from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.premises import Premises, move_in
 from proxy.store.reader import Reader
 from proxy.store.shared_cache import SharedCache
@@ -157,6 +158,21 @@ class EmbeddedStore:
             bytes_used=figures.database_bytes + self._database.log_size() + self._blobs.bytes_used(),
             cache_evictions=self._cache.evictions,
         )
+
+    async def live_calls(self, upstream: str, rule: str, now: float) -> int:
+        """On a connection of its own: walking the ledger must not keep other readers waiting."""
+        self._refuse_if_closed()
+        return await asyncio.to_thread(self._live_calls, upstream, rule, now)
+
+    def _live_calls(self, upstream: str, rule: str, now: float) -> int:
+        try:
+            connection = self._database.connect(Patience(), reading=True)
+            try:
+                return statements.live_calls(connection, upstream, rule, now)
+            finally:
+                close_quietly(connection)
+        except apsw.Error as error:
+            raise unavailable(error) from error
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

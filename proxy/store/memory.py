@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from proxy.core.intent import Call, Entry, State
+from proxy.core.intent import Call, Entry, State, is_live
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobLost, BlobRef, Census, Swap
 from proxy.store.watchers import Watchers
@@ -140,6 +140,11 @@ class MemoryStore:
             bytes_used=sum(map(_size, calls)) + sum(map(len, self.world.blobs.values())),
             cache_evictions=0,
         )
+
+    async def live_calls(self, upstream: str, rule: str, now: float) -> int:
+        self._check()
+        calls = self.world.calls.values()
+        return sum(c.upstream == upstream and c.rule == rule and is_live(c, now) for c in calls)
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         self._check()

@@ -59,6 +59,10 @@ PENDING_OF = (
     f"SELECT {_COLUMNS} FROM calls INDEXED BY calls_pending "  # noqa: S608
     "WHERE state = 'pending' AND owner = ? ORDER BY id"
 )
+LIVE_CALLS = (
+    "SELECT count(*) FROM calls WHERE upstream = ?1 AND rule = ?2 "
+    "AND (expires_at IS NULL OR expires_at > ?3 OR state IN ('pending', 'in_doubt'))"
+)
 COUNTS = "SELECT state, n FROM counts"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM calls INDEXED BY calls_in_doubt WHERE state = 'in_doubt'"
 MARK = (
@@ -146,6 +150,11 @@ def figures(connection: apsw.Connection) -> Figures:
         oldest_doubt_at=_one(connection, OLDEST_DOUBT, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
     )
+
+
+def live_calls(connection: apsw.Connection, upstream: str, rule: str, now: float) -> int:
+    number: int = _one(connection, LIVE_CALLS, (upstream, rule, now))
+    return number
 
 
 def secret(connection: apsw.Connection) -> bytes:

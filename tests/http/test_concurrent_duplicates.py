@@ -1,4 +1,4 @@
-"""The same call from many callers at once: one send, the same bytes for all, in whichever process they ask."""
+"""The same call from many callers at once: one send, the same bytes for all, in whichever process."""
 
 from __future__ import annotations
 

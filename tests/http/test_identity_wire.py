@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,9 +14,14 @@ from pathlib import Path
 import brotli
 import pytest
 
-from proxy.core import encoding, identity
+from proxy.core import identity
 from tests.inside import Answer, call, raw_call, semel, until
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -383,7 +389,7 @@ CODED = {
     "x-gzip": gzip.compress(PLAIN),
     "deflate": zlib.compress(PLAIN),
     "br": brotli.compress(PLAIN),
-    "zstd": encoding.zstd.compress(PLAIN),
+    "zstd": zstd.compress(PLAIN),
     "gzip, br": brotli.compress(gzip.compress(PLAIN)),
 }
 

@@ -424,6 +424,21 @@ async def test_a_break_after_the_first_byte_aborts_the_caller(
         assert b"internal-error" not in metrics
 
 
+async def test_parts_of_an_answer_that_is_doubt_are_not_handed_on(tmp_path: Path) -> None:
+    """A 500 of a call with effects says nothing: the caller gets semel's word, not half of the upstream's."""
+    gate = asyncio.Event()
+    head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
+    script = (*READ_ALL, head + chunk(b"it "), Wait(gate), chunk(b"broke") + LAST)
+    async with world(tmp_path, script) as (origin, port), calling(port, "hold") as caller:
+        await seen_by(origin, 1)
+        await caller.nothing_more()
+        gate.set()
+        got = await caller.to_the_end()
+        assert got.startswith(b"HTTP/1.1 409 ")
+        assert json.loads(caller.body)["excerpt"] == "it broke"
+        assert origin.started == 1
+
+
 async def test_a_safe_call_that_broke_before_the_first_byte_is_made_once_more(tmp_path: Path) -> None:
     """Nobody has seen anything of it: one retry. With effects: none, in doubt."""
     broken = (*READ_ALL, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Reset())

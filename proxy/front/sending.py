@@ -85,7 +85,8 @@ class Sending(NamedTuple):
     def tool(self) -> str:
         """The label for people: what the client says, what the rule says, or method and pattern."""
         rule = self.match.rule
-        pattern = rule.path.text if rule.path else self.address.raw_path
+        # Never the path itself: some APIs carry their token in it, and labels go into the log.
+        pattern = rule.path.text if rule.path else "*"
         return self.told.tool or rule.tool or f"{self.method} {pattern}"
 
 

@@ -47,7 +47,7 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Sent, or perhaps sent. `status`: the head's, if one came; `timed_out`: a timeout rather than a break."""
+    """Sent, or perhaps sent. `status`: the head's, if one came; `timed_out`: a timeout, not a break."""
 
     reason: str
     status: int | None = None

@@ -15,89 +15,30 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias, assert_never
+from typing import assert_never
 
 from proxy import faults
+from proxy.asking import Ask, Labels, Live, Replayed, Reply, Unrecorded
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.core.policy import OnDisconnect, Rule
-from proxy.errors import (
-    AnswerUnavailable,
-    AwaitingApproval,
-    Denied,
-    IdentityCollision,
-    InProgress,
-    KeyConflict,
-    StoreUnavailable,
-)
+from proxy.core.policy import OnDisconnect
+from proxy.errors import AnswerUnavailable, AwaitingApproval, Denied, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
-from proxy.judge import Judgement, in_doubt, judge, passing_failed, withholds
-from proxy.ledger import Claimed, Intent, Ledger, Produced, RaceLost, Uncertain
+from proxy.judge import Judgement, judge, passing_failed, withholds
+from proxy.ledger import Claimed, Intent, Ledger, RaceLost, Uncertain
 from proxy.observe import Observer, Sent
+from proxy.refusals import collision, conflict, in_doubt, in_progress
 from proxy.store.base import Store
-from proxy.stream import Capture, CutOff, Reader
+from proxy.stream import Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
 
 # A failed connect is tried once more after a moment: a restarting upstream is often back by then.
 RECONNECT_PAUSE = 0.1
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
-
-
-class Sendable(Protocol):
-    """What a call would send and write down. Asked for only when it is really sent."""
-
-    def outgoing(self) -> Outgoing:
-        """Raises a Refusal for what cannot be sent as it is."""
-
-    def intent(self, identity: Identity, outgoing: Outgoing) -> Intent: ...
-
-
-class Ask(NamedTuple):
-    """A call as the front hands it over: named, with its rule."""
-
-    identity: Identity
-    rule: Rule
-    safe: bool
-    refresh: bool
-    sending: Sendable
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """For metrics: both are names from policy files."""
-
-    upstream: str
-    rule: str
-
-
-class Replayed(NamedTuple):
-    call: Call
-    answer: Produced
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The answer as it arrives. Whoever holds it says `leave` in any case."""
-
-    flight: Flight
-    reader: Reader
-    joined: bool
-
-    def leave(self) -> None:
-        self.reader.close()
-        self.flight.leave()
-
-
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """The store is down and the call is safe: forward it without a record."""
-
-
-Reply: TypeAlias = Replayed | Live | Unrecorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +96,7 @@ class Exchange:
         row = await self._ledger.get(identity.key)
         decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
         if isinstance(decision, core.Replay):
-            answer = await self._ledger.produce(decision.call, decision.answer)
+            answer = await self._ledger.answers.produce(decision.call, decision.answer)
             if answer is not None:
                 self._store.mark_replayed(identity.key, self._clock.now())
                 return Replayed(decision.call, answer)
@@ -216,14 +157,14 @@ class Exchange:
     async def _join(self, flight: Flight, identity: Identity, deadline: float) -> Live:
         assert flight.identity is not None  # only named flights are in the table
         if flight.identity.named_by != identity.named_by:
-            raise _collision()
+            raise collision()
         if flight.identity.fingerprint != identity.fingerprint:
-            raise _conflict(identity.id) if identity.named_by else _collision()
+            raise conflict(identity.id) if identity.named_by else collision()
         left = deadline - self._clock.monotonic()
         if flight.stopped and flight.task is not None:
             # Its last caller left and it is being settled: this caller's call is another one.
             if left <= 0 or not await self._clock.within(left, asyncio.wait({flight.task})):
-                raise _in_progress(identity.id)
+                raise in_progress(identity.id)
             raise Superseded
         boarded: list[Live] = []
 
@@ -232,7 +173,7 @@ class Exchange:
 
         no_more = flight.capture.overflowed or isinstance(flight.capture.refusal, CutOff)
         if no_more or left <= 0 or not await self._clock.within(left, board()):
-            raise _in_progress(identity.id)
+            raise in_progress(identity.id)
         return boarded[0]
 
     async def _board(self, flight: Flight, *, joined: bool) -> Live:
@@ -254,7 +195,7 @@ class Exchange:
                     return
                 left = deadline - self._clock.monotonic()
                 if left <= 0 or not await self._store.changed(call.key, call.version, left):
-                    raise _in_progress(call.id)
+                    raise in_progress(call.id)
             case core.Hold(call):
                 assert call.doubt is not None  # Call refuses to be in doubt without one
                 raise in_doubt(call, call.doubt)
@@ -267,9 +208,9 @@ class Exchange:
             case core.Refused(call):
                 raise Denied("A person refused this call.", call=call.id)
             case core.Conflict(call):
-                raise _conflict(call.id)
+                raise conflict(call.id)
             case core.Collision():
-                raise _collision()
+                raise collision()
             case core.Claim() | core.Replay():
                 raise AssertionError("not for standing by")
             case _:
@@ -302,7 +243,7 @@ class Exchange:
             identity = intent.identity
             del self._flights[identity.key]
             if not capture.is_over:
-                capture.refuse(_in_progress(identity.id))
+                capture.refuse(in_progress(identity.id))
 
     async def _send(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
@@ -390,20 +331,3 @@ def _code(result: Result) -> str:
             return "lost"
         case _:
             assert_never(result)
-
-
-def _in_progress(call: str) -> InProgress:
-    return InProgress("The same call is still under way; ask again in a moment.", call=call)
-
-
-def _conflict(call: str) -> KeyConflict:
-    return KeyConflict(
-        "This Idempotency-Key stands for other arguments or another caller. Use a new key for a new call.",
-        call=call,
-    )
-
-
-def _collision() -> IdentityCollision:
-    return IdentityCollision(
-        "Two different calls have the same key. Change the request slightly, or say so to us."
-    )

@@ -7,7 +7,6 @@ answer, semel's word in its place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import assert_never
 
 from proxy.core.decide import VERDICT_EVENTS, Settlement
@@ -15,7 +14,8 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import OutcomeRule, Rule
-from proxy.errors import InDoubt, Refusal, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
+from proxy.refusals import in_doubt
 from proxy.stream import Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
@@ -72,23 +72,6 @@ def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now
     doubt = Doubt(since=now, reason=reason, upstream_status=status, excerpt=excerpt(capture))
     settlement = Settlement(event=Event.LOST, why=reason, doubt=doubt)
     return Judgement(settlement, refusal=in_doubt(call, doubt))
-
-
-def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
-    members: dict[str, object] = {"call": call.id, "tool": call.tool, "since": _utc(doubt.since)}
-    if doubt.upstream_status is not None:
-        members["upstream_status"] = doubt.upstream_status
-    if doubt.excerpt:
-        members["excerpt"] = doubt.excerpt
-    return InDoubt(
-        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again: "
-        "find out at the upstream, then settle it.",
-        **members,
-    )
-
-
-def _utc(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:

@@ -6,32 +6,26 @@ says whose it is.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from proxy.answers import Answers
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.identity import Identity
-from proxy.core.intent import Answer, Call, Entry, Event, Place, State
-from proxy.core.policy import Mode, Rule
+from proxy.core.intent import Answer, Call, Entry, Event, State
+from proxy.core.policy import Rule
 from proxy.errors import StoreUnavailable
 from proxy.observe import Observer
 from proxy.spool import Spool
-from proxy.store.base import BlobLost, BlobRef, Store, Swap
-from proxy.store.codec import Codec, DamagedRecord, StoredRequest
+from proxy.store.base import Store, Swap
+from proxy.store.codec import Codec, StoredRequest
 from proxy.stream import Capture
 from proxy.upstream.base import Headers
 
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-# A shared answer larger than this is not worth the cache's room; it is fetched again.
-MAX_CACHED = 64 * 1024 * 1024
-# How many answers are kept at hand, and up to which size: a few megabytes in all.
-HOT, HOT_SIZE = 512, 8 * 1024
-# Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
-STREAMED_FROM = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +73,6 @@ class Uncertain:
     error: StoreUnavailable
 
 
-class Produced(NamedTuple):
-    status: int
-    headers: Headers
-    body: bytes | AsyncIterator[bytes]
-
-
 ClaimResult: TypeAlias = Claimed | RaceLost | Uncertain
 
 
@@ -98,13 +86,11 @@ class Ledger:
         self._observer = observer
         self._inline_body = inline_body
         self._actor = f"proxy:{store.owner}"
-        # Small answers given lately, each with the row it came from; good only while that row stands.
-        self._hot: OrderedDict[bytes, tuple[Call, Produced]] = OrderedDict()
+        self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
 
     async def get(self, key: bytes) -> Call | None:
         began = self._clock.monotonic()
-        hot = self._hot.get(key)
-        call = await self._store.get(key, None if hot is None else hot[0])
+        call = await self._store.get(key, self.answers.known(key))
         self._observer.store_took("get", self._clock.monotonic() - began)
         return call
 
@@ -185,7 +171,7 @@ class Ledger:
         async def attempt() -> Call | None:
             nonlocal answer
             if capture is not None and answer is None:
-                answer = await self._place(call, capture, rule)
+                answer = await self.answers.place(call, capture, rule, self._clock.now())
             return await self._settle_once(call, settlement, answer)
 
         return await self._until_done(attempt, "settle", call.id, on_trouble)
@@ -223,79 +209,6 @@ class Ledger:
         await self._store.note(call.key, entry)
         self._observer.noted("late-outcome", call=call.id, outcome=str(settlement.event), state=str(state))
 
-    async def _place(self, call: Call, capture: Capture, rule: Rule) -> Answer:
-        """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
-        kept, size, now = capture.kept, capture.received, self._clock.now()
-        headers = tuple(pair for pair in capture.headers if _is_kept(pair[0].lower()))
-        head = self._codec.seal_head(headers)
-        if kept is None:
-            why = f"its answer of {size} bytes was too long to keep"
-            return Answer(
-                status=capture.status,
-                size=size,
-                recorded_at=now,
-                place=Place.NOWHERE,
-                head=head,
-                why_nowhere=why,
-            )
-        if rule.mode is Mode.CACHE:
-            if size > MAX_CACHED:
-                why = "its answer is too long for the shared cache"
-                return Answer(
-                    status=capture.status, size=size, recorded_at=now, place=Place.NOWHERE, why_nowhere=why
-                )
-            value = self._codec.seal_cached(capture.status, headers, kept.whole())
-            await self._store.cache_put(_cache_key(call), value, rule.ttl)
-            return Answer(status=capture.status, size=size, recorded_at=now, place=Place.CACHE)
-        if size > self._inline_body:
-            ref = await self._store.put_blob(kept.chunks())
-            return Answer(
-                status=capture.status,
-                size=size,
-                recorded_at=now,
-                place=Place.BLOB,
-                head=head,
-                blob=ref.digest,
-            )
-        body = self._codec.seal_body(kept.whole())
-        return Answer(
-            status=capture.status, size=size, recorded_at=now, place=Place.INLINE, head=head, body=body
-        )
-
-    # ---- from the record ----
-
-    async def produce(self, call: Call, answer: Answer) -> Produced | None:
-        """The recorded answer, ready to be given; None where it is lost or damaged."""
-        try:
-            if answer.place is Place.INLINE:
-                return self._inline(call, answer)
-            if answer.place is Place.CACHE:
-                value = await self._store.cache_get(_cache_key(call))
-                return None if value is None else Produced(*self._codec.open_cached(value))
-            headers = self._codec.open_head(answer.head)
-            chunks = self._store.read_blob(BlobRef(answer.blob, answer.size))
-            if answer.size > STREAMED_FROM:
-                first = await anext(chunks)  # a file that is missing or has another size is found here
-                return Produced(answer.status, headers, _chain(first, chunks))
-            return Produced(answer.status, headers, b"".join([chunk async for chunk in chunks]))
-        except (BlobLost, DamagedRecord) as error:
-            self._observer.noted("answer-lost", call=call.id, error=str(error))
-            return None
-
-    def _inline(self, call: Call, answer: Answer) -> Produced:
-        hot = self._hot.get(call.key)
-        if hot is not None and hot[0] is call:
-            self._hot.move_to_end(call.key)
-            return hot[1]
-        produced = Produced(
-            answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
-        )
-        if answer.size <= HOT_SIZE:
-            self._hot[call.key] = (call, produced)
-            if len(self._hot) > HOT:
-                self._hot.popitem(last=False)
-        return produced
-
     # ---- what others left ----
 
     async def recover(self, call: Call) -> Call | None:
@@ -325,17 +238,6 @@ class Ledger:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _is_kept(name: bytes) -> bool:
-    """Outside runs an answer may be given to somebody who did not ask first: no session of another's. Age
-    and Semel-* are true for one reply only; a replay has its own."""
-    return name not in (b"set-cookie", b"age") and not name.startswith(b"semel-")
-
-
-def _cache_key(call: Call) -> bytes:
-    """With the fence: a late owner's answer must not stand where a newer claim's row points to."""
-    return call.key + call.fence.to_bytes(8)
-
-
 def _is_ours(present: Call, settled: Call) -> bool:
     return (
         present.fence == settled.fence
@@ -344,9 +246,3 @@ def _is_ours(present: Call, settled: Call) -> bool:
         and present.answer == settled.answer
         and present.doubt == settled.doubt  # recovery may have put it in doubt too, knowing less than we do
     )
-
-
-async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk

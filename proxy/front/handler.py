@@ -9,10 +9,12 @@ from typing import TypeAlias, assert_never, cast
 
 from aiohttp.web import BaseRequest, StreamResponse
 
+from proxy.answers import Produced
+from proxy.asking import Labels, Live, Replayed, Unrecorded
 from proxy.core.headers import Headers
 from proxy.core.policy import PolicySet
 from proxy.errors import BadRequest, Refusal
-from proxy.exchange import Exchange, Labels, Live, Replayed, Unrecorded
+from proxy.exchange import Exchange
 from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, parse_target
 from proxy.front.connection import Connection
@@ -28,7 +30,6 @@ from proxy.front.incoming import (
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.suited import suited
-from proxy.ledger import Produced
 from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
 from proxy.stream import CutOff

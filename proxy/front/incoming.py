@@ -10,10 +10,10 @@ from typing import NamedTuple
 from aiohttp import HttpVersion10, HttpVersion11
 from aiohttp.web import BaseRequest
 
+from proxy.asking import Ask
 from proxy.core.headers import Headers
 from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, TooLarge, UnknownUpstream
-from proxy.exchange import Ask
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
 from proxy.front.naming import Namer

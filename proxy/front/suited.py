@@ -6,10 +6,10 @@ import asyncio
 
 from aiohttp.web import BaseRequest
 
+from proxy.answers import Produced
 from proxy.core.encoding import Undecodable, accepts, codings, decode
 from proxy.core.headers import Headers
 from proxy.errors import AnswerUnavailable
-from proxy.ledger import Produced
 
 # A record is decoded for a caller only up to this size.
 DECODABLE = 64 * 1024 * 1024

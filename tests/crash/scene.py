@@ -102,7 +102,7 @@ async def until(condition: Callable[[], object], *, within: float = 15) -> None:
     """For what cannot be awaited: another process, a file, a counter. Fails rather than hangs."""
     async with asyncio.timeout(within):
         while not condition():
-            await asyncio.sleep(0.005)  # noqa: ASYNC110 (see above)
+            await asyncio.sleep(0.005)
 
 
 async def until_states(app: App, wanted: list[str], *, within: float = 15) -> None:

@@ -86,7 +86,9 @@ async def test_a_disk_that_fills_up_between_intent_and_answer(tmp_path: Path) ->
             policies = write_policy(tmp_path, policy(origin.port, idle="1s", total="1s"))
             async with SemelProcess(state, policies) as semel:
                 assert told(await ask(semel.port, Kind.D, b'{"n": 0}')) == "executed 200"
-                with (state / "filler").open("wb") as filler:  # leaves room for an intent, not for this answer
+                with (state / "filler").open(
+                    "wb"
+                ) as filler:  # leaves room for an intent, not for this answer
                     filler.write(b"x" * (shutil.disk_usage(state).free - 200_000))
                 cut = await ask(semel.port, Kind.D)
                 assert told(cut) == "a break"
@@ -141,7 +143,7 @@ def written_after_failed_syncs(calls: list[SystemCall]) -> tuple[int, list[Syste
 def test_a_write_after_a_failed_sync_would_be_seen() -> None:
     """The check above can fail."""
     fd = "15</state/ledger.sqlite-wal>"
-    text = f"7 1.0 fdatasync({fd}) = -1 EIO (INJECTED)\n7 1.1 pwrite64({fd}, \"x\", 1, 0) = 1\n"
+    text = f'7 1.0 fdatasync({fd}) = -1 EIO (INJECTED)\n7 1.1 pwrite64({fd}, "x", 1, 0) = 1\n'
     assert len(written_after_failed_syncs(parse(text))[1]) == 1
     closed = text.replace("7 1.1", f"7 1.1 close({fd}) = 0\n7 1.2")
     assert written_after_failed_syncs(parse(closed)) == (1, [])

@@ -138,7 +138,9 @@ async def test_killed_at(passage: Passage, kind: Kind, tmp_path: Path) -> None:
     body = b'{"n": "%b"}' % (b"r" * passage.request)
     words = b"w" * (passage.answer or 2)
     dead = asyncio.Event()
-    async with Origin(_script(words, dead, streamed=passage.streamed), (*READ_ALL, answer(200, words))) as origin:
+    async with Origin(
+        _script(words, dead, streamed=passage.streamed), (*READ_ALL, answer(200, words))
+    ) as origin:
         policies = write_policy(tmp_path, policy(origin.port))
         state = tmp_path / "state"
         async with SemelProcess(state, policies, kill_at(passage.point, passage.after)) as doomed:

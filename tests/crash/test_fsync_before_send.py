@@ -71,7 +71,9 @@ def check(trace: Trace) -> None:
         raise OutOfOrder("the caller got the end before the answer was on the disk")
 
 
-async def record(tmp_path: Path, *, body: bytes, env: Mapping[str, str] | None = None) -> tuple[str, int, int]:
+async def record(
+    tmp_path: Path, *, body: bytes, env: Mapping[str, str] | None = None
+) -> tuple[str, int, int]:
     """One POST, its answer in two halves; the trace and the two ports."""
     seen, file = asyncio.Event(), tmp_path / "trace"
     words = answer(200, f"first half, {ANSWERED}".encode())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -45,7 +44,9 @@ def own_lock(state: Path, pid: int) -> Path:
     return lock
 
 
-need_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see a process stand")
+need_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs /proc to see a process stand"
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,7 +106,10 @@ async def test_an_owner_that_stands_still_is_not_dead(kind: Kind, tmp_path: Path
         text = policy(origin.port, wait="300ms")
         policies = write_policy(tmp_path, text)
         faults = {Point.BEFORE_FIRST_BYTE: {"action": "pause", "times": 1}}
-        async with SemelProcess(tmp_path / "state", policies, faults) as sleeper, semel(tmp_path, text) as app:
+        async with (
+            SemelProcess(tmp_path / "state", policies, faults) as sleeper,
+            semel(tmp_path, text) as app,
+        ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
             assert told(await ask(app.address.port, kind)) == "in-progress 409"
@@ -124,7 +128,10 @@ async def test_taken_for_dead_before_the_first_byte(kind: Kind, tmp_path: Path) 
         text = policy(origin.port)
         policies = write_policy(tmp_path, text)
         faults = {Point.BEFORE_FIRST_BYTE: {"action": "pause", "times": 1}}
-        async with SemelProcess(tmp_path / "state", policies, faults) as sleeper, semel(tmp_path, text) as app:
+        async with (
+            SemelProcess(tmp_path / "state", policies, faults) as sleeper,
+            semel(tmp_path, text) as app,
+        ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
             own_lock(tmp_path / "state", sleeper.pid).unlink()
@@ -147,7 +154,10 @@ async def test_taken_for_dead_with_the_answer_in_hand(kind: Kind, tmp_path: Path
         text = policy(origin.port)
         policies = write_policy(tmp_path, text)
         faults = {Point.ANSWER_COMPLETE: {"action": "pause", "times": 1}}
-        async with SemelProcess(tmp_path / "state", policies, faults) as sleeper, semel(tmp_path, text) as app:
+        async with (
+            SemelProcess(tmp_path / "state", policies, faults) as sleeper,
+            semel(tmp_path, text) as app,
+        ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
             own_lock(tmp_path / "state", sleeper.pid).unlink()

@@ -172,7 +172,9 @@ async def _busy(campaign: Campaign, clients: list[asyncio.Task[None]]) -> None:
 def _check(campaign: Campaign, seen: Counter[str], states: Counter[str]) -> None:
     answered, doubtful = set(campaign.answered), campaign.in_doubt
     with_effects: Callable[[str], bool] = lambda name: name.startswith("d-")  # noqa: E731
-    print(f"{campaign.asked} calls, {len(doubtful)} in doubt, {states}, told {Counter(campaign.answered.values())}")
+    print(
+        f"{campaign.asked} calls, {len(doubtful)} in doubt, {states}, told {Counter(campaign.answered.values())}"
+    )
     twice = {name: times for name, times in seen.items() if times > 1 and with_effects(name)}
     assert not twice, f"sent twice: {twice}"
     assert answered <= set(seen), "answered, but never seen by the upstream"

@@ -25,7 +25,7 @@ from tests.crash.scene import (
     until_states,
     write_policy,
 )
-from tests.inside import read_answer, request_bytes, semel
+from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
 
@@ -129,7 +129,9 @@ async def test_store_fails_after_the_send_and_the_proxy_dies(kind: Kind, tmp_pat
             assert told(await asking) == "a break"
         assert states_on_disk(tmp_path / "state") == ["pending"]
         async with semel(tmp_path, policy(origin.port)) as app:
-            assert told(await ask(app.address.port, kind)) == ("executed 200" if kind.safe else "in-doubt 409")
+            assert told(await ask(app.address.port, kind)) == (
+                "executed 200" if kind.safe else "in-doubt 409"
+            )
             assert origin.started == (2 if kind.safe else 1)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
 from proxy.errors import StoreUnavailable
-from proxy.exchange import Ask, CaptureLimits, Exchange, Live, Replayed, Unrecorded
+from proxy.exchange import CaptureLimits, Exchange
 from proxy.ledger import Intent, Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from proxy.asking import Labels
 from proxy.core.intent import Event, State
 from proxy.core.policy import Rule
 from proxy.errors import InDoubt, StoreUnavailable, UpstreamUnreachable
-from proxy.exchange import Labels
 from proxy.recovery import sweep_once
 from tests.exchange.stage import EFFECT, OUTGOING, SAFE, Got, Process, Talk, answers, ask, until
 from tests.exchange.virtual_time import in_virtual_time

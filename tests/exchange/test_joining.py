@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.asking import Live
 from proxy.core.intent import State
 from proxy.errors import IdentityCollision, InDoubt, InProgress, KeyConflict
-from proxy.exchange import CaptureLimits, Live
+from proxy.exchange import CaptureLimits
 from proxy.store.memory import World
 from proxy.upstream.base import Answered, Lost
 from tests.exchange.stage import EFFECT, Got, Process, Talk, answers, ask, quietly, read, until

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.asking import Labels, Live
 from proxy.core.intent import Event, Place, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.errors import InDoubt, UpstreamTimeout, UpstreamUnreachable
-from proxy.exchange import Labels, Live
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Outgoing, Sink
 from tests.exchange.stage import (

@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy import operator
+from proxy.asking import Ask
 from proxy.core import decide as core
 from proxy.core.intent import Event, State
 from proxy.errors import DecisionRefused, Refusal
-from proxy.exchange import Ask
 from proxy.operator import Verdict
 from proxy.recovery import sweep_once
 from proxy.store.memory import World

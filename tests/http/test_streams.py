@@ -162,6 +162,7 @@ async def test_the_last_byte_under_content_length_waits_for_the_commit(tmp_path:
             await held.reached()
             await caller.until(b"\r\n\r\n012345678")
             await caller.nothing_more()
+            assert caller.body == b"012345678"
             held.let_go()
             await caller.to_the_end()
         assert caller.body == b"0123456789"

@@ -1,0 +1,135 @@
+"""Answers in and out of the record: where a body is put, and how it is given again.
+
+Small bodies lie in the row, large ones in blobs that are durable before the row that names them, shared
+ones in the cache. What cannot be produced is never replaced by something else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from proxy.core.intent import Answer, Call, Place
+from proxy.core.policy import Mode, Rule
+from proxy.observe import Observer
+from proxy.store.base import BlobLost, BlobRef, Store
+from proxy.store.codec import Codec, DamagedRecord
+from proxy.stream import Capture
+from proxy.upstream.base import Headers
+
+# A shared answer larger than this is not worth the cache's room; it is fetched again.
+MAX_CACHED = 64 * 1024 * 1024
+# How many answers are kept at hand, and up to which size: a few megabytes in all.
+HOT, HOT_SIZE = 512, 8 * 1024
+# Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
+STREAMED_FROM = 8 * 1024 * 1024
+
+
+class Produced(NamedTuple):
+    status: int
+    headers: Headers
+    body: bytes | AsyncIterator[bytes]
+
+
+class Answers:
+    def __init__(self, *, store: Store, codec: Codec, observer: Observer, inline_body: int) -> None:
+        self._store = store
+        self._codec = codec
+        self._observer = observer
+        self._inline_body = inline_body
+        # Small answers given lately, each with the row it came from; good only while that row stands.
+        self._hot: OrderedDict[bytes, tuple[Call, Produced]] = OrderedDict()
+
+    def known(self, key: bytes) -> Call | None:
+        """The row of an answer at hand: the store need only say whether it still stands."""
+        hot = self._hot.get(key)
+        return None if hot is None else hot[0]
+
+    async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
+        """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
+        kept, size = capture.kept, capture.received
+        headers = tuple(pair for pair in capture.headers if _is_kept(pair[0].lower()))
+        head = self._codec.seal_head(headers)
+        if kept is None:
+            why = f"its answer of {size} bytes was too long to keep"
+            return Answer(
+                status=capture.status,
+                size=size,
+                recorded_at=now,
+                place=Place.NOWHERE,
+                head=head,
+                why_nowhere=why,
+            )
+        if rule.mode is Mode.CACHE:
+            if size > MAX_CACHED:
+                why = "its answer is too long for the shared cache"
+                return Answer(
+                    status=capture.status, size=size, recorded_at=now, place=Place.NOWHERE, why_nowhere=why
+                )
+            value = self._codec.seal_cached(capture.status, headers, kept.whole())
+            await self._store.cache_put(_cache_key(call), value, rule.ttl)
+            return Answer(status=capture.status, size=size, recorded_at=now, place=Place.CACHE)
+        if size > self._inline_body:
+            ref = await self._store.put_blob(kept.chunks())
+            return Answer(
+                status=capture.status,
+                size=size,
+                recorded_at=now,
+                place=Place.BLOB,
+                head=head,
+                blob=ref.digest,
+            )
+        body = self._codec.seal_body(kept.whole())
+        return Answer(
+            status=capture.status, size=size, recorded_at=now, place=Place.INLINE, head=head, body=body
+        )
+
+    async def produce(self, call: Call, answer: Answer) -> Produced | None:
+        """The recorded answer, ready to be given; None where it is lost or damaged."""
+        try:
+            if answer.place is Place.INLINE:
+                return self._inline(call, answer)
+            if answer.place is Place.CACHE:
+                value = await self._store.cache_get(_cache_key(call))
+                return None if value is None else Produced(*self._codec.open_cached(value))
+            headers = self._codec.open_head(answer.head)
+            chunks = self._store.read_blob(BlobRef(answer.blob, answer.size))
+            if answer.size > STREAMED_FROM:
+                first = await anext(chunks)  # a file that is missing or has another size is found here
+                return Produced(answer.status, headers, _chain(first, chunks))
+            return Produced(answer.status, headers, b"".join([chunk async for chunk in chunks]))
+        except (BlobLost, DamagedRecord) as error:
+            self._observer.noted("answer-lost", call=call.id, error=str(error))
+            return None
+
+    def _inline(self, call: Call, answer: Answer) -> Produced:
+        hot = self._hot.get(call.key)
+        if hot is not None and hot[0] is call:
+            self._hot.move_to_end(call.key)
+            return hot[1]
+        produced = Produced(
+            answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
+        )
+        if answer.size <= HOT_SIZE:
+            self._hot[call.key] = (call, produced)
+            if len(self._hot) > HOT:
+                self._hot.popitem(last=False)
+        return produced
+
+
+def _is_kept(name: bytes) -> bool:
+    """Outside runs an answer may be given to somebody who did not ask first: no session of another's. Age
+    and Semel-* are true for one reply only; a replay has its own."""
+    return name not in (b"set-cookie", b"age") and not name.startswith(b"semel-")
+
+
+def _cache_key(call: Call) -> bytes:
+    """With the fence: a late owner's answer must not stand where a newer claim's row points to."""
+    return call.key + call.fence.to_bytes(8)
+
+
+async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk

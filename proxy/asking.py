@@ -1,0 +1,68 @@
+"""What the front hands to the exchange, and what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from proxy.answers import Produced
+from proxy.core.identity import Identity
+from proxy.core.intent import Call
+from proxy.core.policy import Rule
+from proxy.flight import Flight
+from proxy.ledger import Intent
+from proxy.stream import Reader
+from proxy.upstream.base import Outgoing
+
+
+class Sendable(Protocol):
+    """What a call would send and write down. Asked for only when it is really sent."""
+
+    def outgoing(self) -> Outgoing:
+        """Raises a Refusal for what cannot be sent as it is."""
+
+    def intent(self, identity: Identity, outgoing: Outgoing) -> Intent: ...
+
+
+class Ask(NamedTuple):
+    """A call as the front hands it over: named, with its rule."""
+
+    identity: Identity
+    rule: Rule
+    safe: bool
+    refresh: bool
+    sending: Sendable
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """For metrics: both are names from policy files."""
+
+    upstream: str
+    rule: str
+
+
+class Replayed(NamedTuple):
+    call: Call
+    answer: Produced
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The answer as it arrives. Whoever holds it says `leave` in any case."""
+
+    flight: Flight
+    reader: Reader
+    joined: bool
+
+    def leave(self) -> None:
+        self.reader.close()
+        self.flight.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """The store is down and the call is safe: forward it without a record."""
+
+
+Reply: TypeAlias = Replayed | Live | Unrecorded

@@ -61,6 +61,8 @@ class App:
     @classmethod
     async def _start_on(cls, store: Store, settings: Settings, log: LogObserver) -> App:
         clock, limits = SystemClock(), settings.limits
+        # Working space belongs beside the ledger: the same disk, the same user's alone.
+        spool = settings.state if settings.store == "embedded" else None
         metrics = MetricsObserver(store=store.name)
         observer = Everyone(metrics, log)
         reloads = _Reloads(store, observer, clock)
@@ -76,14 +78,14 @@ class App:
             upstream=upstream,
             clock=clock,
             observer=observer,
-            limits=CaptureLimits(kept=limits.response_body, memory=limits.spool),
+            limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
         )
         handler = Handler(
             exchange=exchange,
             policies=lambda: watch.current,
             secret=store.secret,
             observer=observer,
-            limits=RequestLimits(body=limits.request_body, spool=limits.spool),
+            limits=RequestLimits(limits.request_body, limits.spool, spool),
             own_pages=OwnPages(store=store, metrics=metrics),
         )
         listener = Listener(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from proxy import faults
 from proxy.core.encoding import codings
+from proxy.core.headers import is_event_stream
 from proxy.core.sse import EventStream
 from proxy.faults import Point
 from proxy.spool import CHUNK, Spool
@@ -87,7 +88,7 @@ class Capture:
         self.status, self.headers = status, headers
         self.withheld = self._withholds(status)
         self._length = content_length(headers)
-        if self._hold_end and _is_event_stream(headers):
+        if self._hold_end and is_event_stream(headers) and not codings(headers):
             self._events = EventStream()
 
     async def data(self, chunk: bytes) -> None:
@@ -226,8 +227,3 @@ class Reader:
         if self in self._capture.readers:
             self._capture.readers.remove(self)
             self._capture.wake()
-
-
-def _is_event_stream(headers: Headers) -> bool:
-    types = [value for name, value in headers if name.lower() == b"content-type"]
-    return any(value.lower().startswith(b"text/event-stream") for value in types) and not codings(headers)

@@ -46,3 +46,10 @@ def end_to_end(headers: Headers) -> Headers:
 def without_semel(headers: Headers) -> Headers:
     """Without what is said to semel (Semel-Run, Semel-Token, …): no upstream ever sees it."""
     return tuple([pair for pair in headers if not pair[0].lower().startswith(SEMEL_PREFIX)])
+
+
+def is_event_stream(headers: Headers) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
+        for name, value in headers
+    )

@@ -36,7 +36,8 @@ def judge_status(status: int, *, safe: bool, rule: OutcomeRule) -> Verdict:
         return Verdict.FINAL if complete else Verdict.INCONCLUSIVE
     if status in rule.not_executed:
         return Verdict.NOT_EXECUTED
-    if status in rule.in_doubt or status == REQUEST_TIMEOUT or status >= 500:
+    # Doubt is the default: what is no 2xx, 3xx or 4xx says nothing about the call.
+    if status in rule.in_doubt or status == REQUEST_TIMEOUT or not 200 <= status < 500:
         return Verdict.IN_DOUBT
     return Verdict.NOT_EXECUTED if status in NOT_BEGUN else Verdict.FINAL
 

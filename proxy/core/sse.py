@@ -11,7 +11,8 @@ import re
 
 # An event larger than this is handed on before it is complete: holding back must stay bounded.
 MAX_EVENT = 1024 * 1024
-_BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+# A line ends with CRLF, LF or CR, and a stream may mix them.
+_BOUNDARY = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _TERMINAL_TYPES = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
 _HINTS = (b"message_stop", b'"response.', b'"jsonrpc"')
@@ -66,6 +67,7 @@ def is_terminal(event: bytes) -> bool:
         return False
     if not isinstance(message, dict):
         return False
-    if message.get("type") in _TERMINAL_TYPES:
+    kind = message.get("type")
+    if isinstance(kind, str) and kind in _TERMINAL_TYPES:
         return True
     return "jsonrpc" in message and ("result" in message or "error" in message)

@@ -18,6 +18,8 @@ def executed(headers: Headers, call: str, *, stored: bool) -> Headers:
 
 
 def joined(headers: Headers, call: str, *, stored: bool) -> Headers:
+    """A join is sharing too: the first caller's session is not the second's."""
+    headers = tuple(pair for pair in headers if pair[0].lower() != b"set-cookie")
     word = b"semel; fwd=miss; collapsed; stored" if stored else b"semel; fwd=miss; collapsed"
     return _with(headers, b"joined", call, word)
 

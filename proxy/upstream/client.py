@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from proxy import faults
+from proxy.core.headers import is_event_stream
 from proxy.faults import Point
 from proxy.spool import Spool
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
@@ -183,6 +184,8 @@ async def _exchange(
             faults.reach(Point.REQUEST_SENT)
         if answer.status and not headed:
             headed = True
+            if is_event_stream(answer.headers):
+                connection.waive_total()  # a stream lasts as long as it speaks
             sink.head(answer.status, answer.headers)
         if answer.parts:
             connection.held = True

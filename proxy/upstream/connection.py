@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import select
 import ssl
 from collections.abc import Callable
@@ -57,6 +58,10 @@ class Connection(asyncio.Protocol):
     def quiet(self) -> bool:
         """Open, and nothing has come in that the event loop has not seen yet: an end, or stray bytes."""
         return self.is_open() and not self._poll.poll(0)
+
+    def waive_total(self) -> None:
+        """From now on only silence ends the exchange. The timer, once due, finds the deadline gone."""
+        self._deadline = math.inf
 
     def begin(self, *, head_only: bool, timeouts: Timeouts, deadline: float) -> AnswerReader:
         self._answer = AnswerReader(head_only=head_only, max_header_bytes=self._max_header_bytes)

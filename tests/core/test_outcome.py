@@ -1,0 +1,103 @@
+"""What every status means, against the table of the design written out again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.outcome import Verdict, judge_answer, judge_status
+from proxy.core.policy import OutcomeRule
+from tests.counts import count
+
+PLAIN = OutcomeRule()
+
+
+def by_design(status: int, *, safe: bool) -> Verdict:
+    """Effects: 2xx, 3xx, 4xx final; 401, 402, 403, 407, 425, 429 released; 408, 5xx in doubt; and doubt is
+    the default for what the design does not name. Safe: 2xx final, anything else handed on and released."""
+    if safe:
+        return Verdict.FINAL if status in range(200, 300) else Verdict.INCONCLUSIVE
+    if status in (401, 402, 403, 407, 425, 429):
+        return Verdict.NOT_EXECUTED
+    if status == 408:
+        return Verdict.IN_DOUBT
+    return Verdict.FINAL if status in range(200, 500) else Verdict.IN_DOUBT
+
+
+@pytest.mark.parametrize("safe", [True, False], ids=["safe", "effects"])
+def test_every_status(safe: bool) -> None:
+    """100 to 599, and what is no status at all."""
+    for status in (*range(100, 600), 0, 600, 999):
+        assert judge_status(status, safe=safe, rule=PLAIN) is by_design(status, safe=safe), status
+
+
+@pytest.mark.parametrize("status", [200, 301, 404, 408, 409, 429, 500, 503])
+def test_the_rules_own_words_come_first(status: int) -> None:
+    """final, not_executed and in_doubt, for a call with effects."""
+    one = frozenset({status})
+    assert judge_status(status, safe=False, rule=OutcomeRule(final=one)) is Verdict.FINAL
+    assert judge_status(status, safe=False, rule=OutcomeRule(not_executed=one)) is Verdict.NOT_EXECUTED
+    assert judge_status(status, safe=False, rule=OutcomeRule(in_doubt=one)) is Verdict.IN_DOUBT
+    assert judge_status(status + 1, safe=False, rule=OutcomeRule(final=one)) is by_design(
+        status + 1, safe=False
+    )
+
+
+def test_a_safe_call_is_never_in_doubt() -> None:
+    """Whatever the rule names: repeating it does no harm."""
+    rule = OutcomeRule(final=frozenset({404}), not_executed=frozenset({200}), in_doubt=frozenset({201}))
+    assert judge_status(404, safe=True, rule=rule) is Verdict.FINAL
+    for status in (200, 201, 500):
+        assert judge_status(status, safe=True, rule=rule) is Verdict.INCONCLUSIVE
+    assert judge_status(202, safe=True, rule=rule) is Verdict.FINAL
+
+
+RULE = OutcomeRule(not_executed_if="error.code == 'declined'")
+DECLINED = json.dumps({"error": {"code": "declined"}}).encode()
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 500, 408])
+def test_a_body_can_say_that_nothing_was_executed(status: int) -> None:
+    """Also where the status alone is final, or doubt."""
+    assert judge_answer(status, DECLINED, safe=False, rule=RULE) is Verdict.NOT_EXECUTED
+    assert judge_answer(status, DECLINED, safe=True, rule=RULE) is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        b"",
+        b"not json",
+        b'{"error": {"code": "other"}}',
+        b"[]",
+        b'{"error": "declined"}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+    ids=["none", "empty", "text", "other", "array", "string", "deep", "bytes"],
+)
+@pytest.mark.parametrize("safe", [True, False], ids=["safe", "effects"])
+def test_anything_else_leaves_the_verdict_to_the_status(body: bytes | None, safe: bool) -> None:
+    """A body that cannot be read proves nothing."""
+    for status in (200, 404, 429, 500):
+        assert judge_answer(status, body, safe=safe, rule=RULE) is by_design(status, safe=safe)
+
+
+@pytest.mark.parametrize(
+    "expression", ["error.code", "`1`", "'true'", "length(error)", "missing", "abs(error)"]
+)
+def test_only_an_honest_true_counts(expression: str) -> None:
+    """A value that is merely not empty, a failing function, an absent field: no."""
+    rule = OutcomeRule(not_executed_if=expression)
+    assert judge_answer(200, DECLINED, safe=False, rule=rule) is Verdict.FINAL
+
+
+@settings(max_examples=count(200, 5_000), deadline=None)
+@given(st.binary(max_size=60), st.integers(100, 599), st.booleans())
+def test_no_body_makes_judging_fail(body: bytes, status: int, safe: bool) -> None:
+    """Arbitrary bytes give the status's verdict."""
+    assert judge_answer(status, body, safe=safe, rule=RULE) is by_design(status, safe=safe)

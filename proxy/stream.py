@@ -101,6 +101,8 @@ class Capture:
         else:
             self._spool.append(chunk)
         self.visible = self._visible_now(chunk)
+        if self.overflowed:  # what is held back is held in memory: never more than the window
+            self.visible = max(self.visible, self.received - WINDOW)
         self.wake()
         while self.overflowed and self._trim() > WINDOW:
             await self.changed()

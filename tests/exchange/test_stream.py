@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from proxy.errors import InDoubt
-from proxy.stream import Capture, CutOff, Reader
+from proxy.stream import WINDOW, Capture, CutOff, Reader
 from proxy.upstream.base import Headers
 from tests.exchange.stage import until
 from tests.exchange.virtual_time import in_virtual_time
@@ -109,6 +109,20 @@ async def test_a_refusal_reaches_who_has_seen_nothing_and_cuts_off_who_has() -> 
 
 
 @in_virtual_time
+async def test_a_refusal_given_to_many_does_not_grow() -> None:
+    """One exception for all who ask during an outage: it must not keep every asker's frames alive."""
+    capture = Capture(limit=10_000)
+    capture.refuse(InDoubt("held"))
+    for _ in range(100):
+        with pytest.raises(InDoubt) as refused:
+            await capture.reader().begin()
+    depth, frame = 0, refused.value.__traceback__
+    while frame is not None:
+        depth, frame = depth + 1, frame.tb_next
+    assert depth < 10
+
+
+@in_virtual_time
 async def test_beyond_the_limit_the_upstream_waits_for_the_slowest_reader() -> None:
     """Memory stays bounded, no byte is lost, and a reader that leaves does not stop the others."""
     capture = Capture(limit=100, memory=100)
@@ -143,3 +157,30 @@ async def test_beyond_the_limit_the_upstream_waits_for_the_slowest_reader() -> N
     assert len(body) == total
     assert biggest <= 1024 * 1024 + 100_000
     assert capture.kept is None
+
+
+async def test_what_is_held_back_of_an_answer_too_long_to_keep_stays_within_the_window() -> None:
+    """An upstream that goes on for ever after the terminal event neither hangs the call nor fills the memory."""
+    capture = Capture(limit=10, hold_end=True)
+    reader = capture.reader()
+    capture.head(200, ((b"Content-Type", b"text/event-stream"),))
+    chunk, taken = b"x" * (256 * 1024), 0
+
+    async def take() -> None:
+        nonlocal taken
+        await reader.begin()
+        async for part in reader.parts():
+            taken += len(part)
+
+    taking = asyncio.create_task(take())
+    async with asyncio.timeout(20):
+        await capture.data(b"data: first\n\ndata: [DONE]\n\n")
+        for _ in range(32):
+            await capture.data(chunk)
+            assert capture.received - taken <= 3 * WINDOW
+        capture.complete()
+        await asyncio.sleep(0)
+        assert taken < capture.received  # the end is still held back
+        capture.seal(stored=False)
+        await taking
+    assert taken == capture.received

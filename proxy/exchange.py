@@ -37,6 +37,8 @@ from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Upstr
 
 # A failed connect is tried once more after a moment: a restarting upstream is often back by then.
 RECONNECT_PAUSE = 0.1
+# How soon somebody who waits for another process notices that it has died.
+OWNER_CHECK = 0.5
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
 
@@ -194,8 +196,10 @@ class Exchange:
                     await self._ledger.recover(call)
                     return
                 left = deadline - self._clock.monotonic()
-                if left <= 0 or not await self._store.changed(call.key, call.version, left):
+                if left <= 0:
                     raise in_progress(call.id)
+                # A dead owner changes nothing: look again now and then, not only when something changes.
+                await self._store.changed(call.key, call.version, min(left, OWNER_CHECK))
             case core.Hold(call):
                 assert call.doubt is not None  # Call refuses to be in doubt without one
                 raise in_doubt(call, call.doubt)

@@ -25,7 +25,7 @@ from proxy.stream import Capture
 from proxy.upstream.base import Headers
 
 # Waiting for a store to come back: soon at first, then patiently.
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,8 @@ class Ledger:
 
     async def withdraw(self, call: Call) -> None:
         """Take back a claim that may or may not stand. Nothing was sent for it."""
-        settlement = core.Settlement(event=Event.NOT_SENT, why="the store failed while the claim was written")
+        why = "the store failed while the claim was written"
+        settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=core.NOTHING_CAME_OF_IT)
 
         async def attempt() -> None:
             present = await self.get(call.key)

@@ -212,10 +212,15 @@ def can_settle(present: Call, fence: int, event: Event) -> bool:
     return present.state is State.PENDING or late
 
 
+# A released row outside a run says only that nothing came of it. With the rule out of reach, a day is enough.
+NOTHING_CAME_OF_IT = 86400.0
+
+
 def orphaned(call: Call) -> Settlement:
     """A dead owner's call: with effects it may have been sent, a safe one does no harm again."""
     if call.safe:
-        return Settlement(event=Event.INCONCLUSIVE, why="its proxy died; repeating it does no harm")
+        why = "its proxy died; repeating it does no harm"
+        return Settlement(event=Event.INCONCLUSIVE, why=why, ttl=NOTHING_CAME_OF_IT)
     reason = "the proxy that was sending it died; whether it was sent, and what came of it, is not known"
     return Settlement(
         event=Event.LOST, why=reason, doubt=Doubt(since=call.sent_at or call.created_at, reason=reason)

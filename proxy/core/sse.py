@@ -21,10 +21,11 @@ _HINTS = (b"message_stop", b'"response.', b'"jsonrpc"')
 class EventStream:
     """Feed it the body; `visible` is how many of its bytes may be shown before the seal."""
 
-    __slots__ = ("_pending", "ended", "visible")
+    __slots__ = ("_after_cr", "_pending", "ended", "visible")
 
     def __init__(self) -> None:
         self._pending = b""
+        self._after_cr = False  # the last boundary ended with a CR, so an LF may still belong to it
         self.visible = 0
         self.ended = False
 
@@ -32,7 +33,7 @@ class EventStream:
         if self.ended:
             return self.visible
         pending = self._pending + chunk
-        start = 0
+        start = int(self._after_cr and pending.startswith(b"\n"))
         # A boundary may have begun in the last bytes of the previous chunk, no earlier.
         look_from = max(0, len(self._pending) - 3)
         while found := _BOUNDARY.search(pending, max(start, look_from)):
@@ -41,6 +42,7 @@ class EventStream:
                 break
             start = found.end()
         self._pending = pending[start:]
+        self._after_cr = start == len(pending) and pending.endswith(b"\r")
         self.visible += start
         if not self.ended and len(self._pending) > MAX_EVENT:
             self.visible += len(self._pending)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -76,22 +79,27 @@ def told(answer: Answer) -> str:
     if not answer.complete:
         return "a break"
     if answer.semel == "refused":
-        return f"{problem(answer)['type'].removeprefix('urn:semel:')} {answer.status}"
+        return f"{str(problem(answer)['type']).removeprefix('urn:semel:')} {answer.status}"
     return f"{answer.semel} {answer.status}"
 
 
-def problem(answer: Answer) -> Mapping[str, str]:
-    members: Mapping[str, str] = json.loads(answer.body)
+def problem(answer: Answer) -> Mapping[str, Any]:
+    members: Mapping[str, Any] = json.loads(answer.body)
     return members
 
 
 def states_on_disk(state: Path) -> list[str]:
-    """The states of all rows, read from the file as a dead process left it."""
-    connection = apsw.Connection(str(state / "ledger.sqlite"), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        return [row[0] for row in connection.execute("SELECT state FROM calls ORDER BY id")]
-    finally:
-        connection.close()
+    """The states of all rows, as a dead process left them. Read from a copy: closing the files themselves
+    would tidy up what the next semel has to find."""
+    with tempfile.TemporaryDirectory() as copy:
+        for path in state.glob("ledger.sqlite*"):
+            if not path.name.endswith("-shm"):  # an index of the log, made anew from it
+                shutil.copy(path, copy)
+        connection = apsw.Connection(f"{copy}/ledger.sqlite", flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            return [row[0] for row in connection.execute("SELECT state FROM calls ORDER BY id")]
+        finally:
+            connection.close()
 
 
 async def states(app: App) -> list[str]:

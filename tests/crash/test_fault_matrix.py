@@ -167,6 +167,30 @@ async def test_killed_at(passage: Passage, kind: Kind, tmp_path: Path) -> None:
         assert third.body == words
 
 
+@pytest.mark.parametrize("point", [Point.COMMIT_BEGUN, Point.COMMITTED])
+@pytest.mark.parametrize("kind", [Kind.A, Kind.D])
+async def test_killed_again_while_recovering(kind: Kind, point: Point, tmp_path: Path) -> None:
+    """The first commit of the next start is the recovery's: dying there too changes nothing."""
+    cell = EXPECTED[Row.NO_RESULT, kind.safe]
+    async with Origin() as origin:
+        policies = write_policy(tmp_path, policy(origin.port))
+        state = tmp_path / "state"
+        async with SemelProcess(state, policies, kill_at(Point.REQUEST_SENT)) as doomed:
+            await ask(doomed.port, kind)
+            assert await doomed.died() == -signal.SIGKILL
+        recovering = SemelProcess(state, policies, kill_at(point))
+        with pytest.raises(RuntimeError, match="did not start"):
+            await recovering.__aenter__()
+        assert await recovering.died() == -signal.SIGKILL
+        left = "pending" if point is Point.COMMIT_BEGUN else ("released" if kind.safe else "in_doubt")
+        assert states_on_disk(state) == [left]
+        async with semel(tmp_path, policy(origin.port)) as app:
+            assert told(await ask(app.address.port, kind)) == cell.second
+            assert told(await ask(app.address.port, kind)) == cell.third
+            assert await states(app) == [cell.state]
+        assert origin.started == 1 + cell.sends_again
+
+
 def _script(words: bytes, dead: asyncio.Event, *, streamed: bool) -> Script:
     whole = answer(200, words)
     if not streamed:

@@ -1,5 +1,5 @@
-"""The promise in system calls: the intent is on the disk before the first byte goes upstream, the answer before
-the last byte goes to the caller. Read from a trace of a real process."""
+"""The promise in system calls, read from a trace of a real process: the intent is on the disk before the
+first byte goes upstream, the answer before the last byte goes to the caller."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,7 @@ async def test_a_large_request_is_on_the_disk_before_the_row_that_names_it(tmp_p
     )
     steps = (content, renamed, named, row, trace.synced(row), first_byte)
     assert all(step.worked for step in steps)
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in pairwise(steps):
         assert earlier.ended < later.began, (earlier, later)
 
 

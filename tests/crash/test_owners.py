@@ -8,7 +8,6 @@ person would do who believes it; the sleeper must then not send when it wakes up
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from pathlib import Path
 
@@ -42,6 +41,10 @@ def is_stopped(pid: int) -> bool:
 def own_lock(state: Path, pid: int) -> Path:
     (lock,) = (path for path in (state / "owners").iterdir() if path.name.split("-")[1] == str(pid))
     return lock
+
+
+def pause_once(point: Point) -> dict[str, dict[str, object]]:
+    return {point: {"action": "pause", "times": 1}}
 
 
 need_proc = pytest.mark.skipif(
@@ -105,7 +108,7 @@ async def test_an_owner_that_stands_still_is_not_dead(kind: Kind, tmp_path: Path
     async with Origin(OK) as origin:
         text = policy(origin.port, wait="300ms")
         policies = write_policy(tmp_path, text)
-        faults = {Point.BEFORE_FIRST_BYTE: {"action": "pause", "times": 1}}
+        faults = pause_once(Point.BEFORE_FIRST_BYTE)
         async with (
             SemelProcess(tmp_path / "state", policies, faults) as sleeper,
             semel(tmp_path, text) as app,
@@ -127,7 +130,7 @@ async def test_taken_for_dead_before_the_first_byte(kind: Kind, tmp_path: Path) 
     async with Origin(OK) as origin:
         text = policy(origin.port)
         policies = write_policy(tmp_path, text)
-        faults = {Point.BEFORE_FIRST_BYTE: {"action": "pause", "times": 1}}
+        faults = pause_once(Point.BEFORE_FIRST_BYTE)
         async with (
             SemelProcess(tmp_path / "state", policies, faults) as sleeper,
             semel(tmp_path, text) as app,
@@ -153,7 +156,7 @@ async def test_taken_for_dead_with_the_answer_in_hand(kind: Kind, tmp_path: Path
     async with Origin((*READ_ALL, answer(200, b"late")), OK) as origin:
         text = policy(origin.port)
         policies = write_policy(tmp_path, text)
-        faults = {Point.ANSWER_COMPLETE: {"action": "pause", "times": 1}}
+        faults = pause_once(Point.ANSWER_COMPLETE)
         async with (
             SemelProcess(tmp_path / "state", policies, faults) as sleeper,
             semel(tmp_path, text) as app,
@@ -173,6 +176,4 @@ async def test_taken_for_dead_with_the_answer_in_hand(kind: Kind, tmp_path: Path
             if kind.safe:
                 call = str(second.get("Semel-Call"))
                 history = await app.store.history(bytes.fromhex(call))
-                assert [entry.event for entry in history][-1] == "evidence", json.dumps(
-                    [entry.event for entry in history]
-                )
+                assert [entry.event for entry in history][-1] == "evidence"

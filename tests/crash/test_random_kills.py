@@ -1,4 +1,4 @@
-"""A fleet of clients, and a semel that is killed at random moments: whatever the moment, no call happens twice.
+"""A fleet of clients, and a semel that is killed at random moments: whatever the moment, no call goes twice.
 
 Every call has an id of its own, counted by the upstream as soon as its first line arrives. Clients ask again
 until they are answered or told that the call is in doubt.
@@ -13,7 +13,6 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -169,16 +168,17 @@ async def _busy(campaign: Campaign, clients: list[asyncio.Task[None]]) -> None:
             await asyncio.sleep(0.005)
 
 
+def has_effects(name: str) -> bool:
+    return name.startswith(f"{Kind.D}-")
+
+
 def _check(campaign: Campaign, seen: Counter[str], states: Counter[str]) -> None:
     answered, doubtful = set(campaign.answered), campaign.in_doubt
-    with_effects: Callable[[str], bool] = lambda name: name.startswith("d-")  # noqa: E731
-    print(
-        f"{campaign.asked} calls, {len(doubtful)} in doubt, {states}, told {Counter(campaign.answered.values())}"
-    )
-    twice = {name: times for name, times in seen.items() if times > 1 and with_effects(name)}
+    print(f"{campaign.asked} calls, {len(doubtful)} in doubt, told {Counter(campaign.answered.values())}")
+    twice = {name: times for name, times in seen.items() if times > 1 and has_effects(name)}
     assert not twice, f"sent twice: {twice}"
     assert answered <= set(seen), "answered, but never seen by the upstream"
-    assert all(with_effects(name) for name in doubtful)  # a safe call is made again instead
+    assert all(has_effects(name) for name in doubtful)  # a safe call is made again instead
     assert not answered & doubtful
     assert len(answered | doubtful) == campaign.asked
     assert states == Counter(done=len(answered), in_doubt=len(doubtful))  # none pending, none unknown

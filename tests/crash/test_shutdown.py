@@ -1,4 +1,4 @@
-"""A polite end: what is under way may finish; who does not wait gets everything marked, nothing left pending."""
+"""A polite end: what is under way may finish; with a second signal it is marked; nothing stays pending."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ async def test_store_fails_after_the_send_and_the_proxy_dies(kind: Kind, tmp_pat
     """After the crash nobody knows: a safe call runs again, one with effects is in doubt."""
     async with Origin(OK) as origin:
         policies = write_policy(tmp_path, policy(origin.port))
-        faults = {Point.COMMIT_BEGUN: {"action": "fail", "after": 1}}  # the claim is let through
+        faults = {str(Point.COMMIT_BEGUN): {"action": "fail", "after": 1}}  # the claim is let through
         async with SemelProcess(tmp_path / "state", policies, faults) as doomed:
             asking = asyncio.create_task(ask(doomed.port, kind))
             await until(lambda: '"doing":"settle"' in doomed.log)

@@ -19,13 +19,12 @@ from tests.origin import READ_ALL, Origin, Script, Wait, answer, reset_on_close
 
 BODY = b'{"n": 1}'
 REQUEST = request_bytes("POST", Kind.D.target, JSON, BODY)
-HEAD = len(REQUEST) - len(BODY)
 WORDS = bytes(range(97, 123)) * 40  # 1,040 bytes
 HALF = len(WORDS) // 2
 
 CLOSINGS = ("fin", "rst")
-# Bytes of the request that are sent: nothing, a few, a half head, a head, a body but for its last byte.
-ASKING = (0, 1, HEAD // 2, HEAD - 1, HEAD, HEAD + 1, len(REQUEST) - 1)
+# How many bytes of the request are not sent: all, a half head, an end of the head, the body, its last byte.
+ASKING = (1000, len(REQUEST) // 2, len(BODY) + 1, len(BODY), len(BODY) - 1, 2, 1)
 # Bytes of the body that are read before the client goes; the first half is there while the upstream waits.
 WHILE_WAITING = (0, 1, 2, 26, HALF // 2, HALF - 1)
 WHILE_ENDING = (HALF, HALF + 1, HALF + 100, len(WORDS) - 100, len(WORDS) - 2, len(WORDS) - 1, len(WORDS))
@@ -70,17 +69,20 @@ async def read_some_of_the_body(reader: asyncio.StreamReader, count: int, framin
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)
-@pytest.mark.parametrize("sent", ASKING)
-async def test_gone_before_the_request_is_complete(sent: int, closing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unsent", ASKING)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_gone_before_the_request_is_complete(
+    kind: Kind, unsent: int, closing: str, tmp_path: Path
+) -> None:
     """Nothing happened: no byte upstream, no row; the whole request is then executed."""
     async with Origin((*READ_ALL, answer(200, WORDS))) as origin, semel(tmp_path, policy(origin.port)) as app:
         async with client(app.address.port, closing) as (_, writer):
-            writer.write(REQUEST[:sent])
+            writer.write(request_bytes("POST", kind.target, JSON, BODY)[:-unsent])
             await writer.drain()
             await until(lambda: app._listener.connections)
         await until(lambda: not app._listener.connections)
         assert (origin.connections, await states(app)) == (0, [])
-        assert told(await ask(app.address.port, Kind.D)) == "executed 200"
+        assert told(await ask(app.address.port, kind)) == "executed 200"
         assert origin.started == 1
 
 

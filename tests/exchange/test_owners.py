@@ -8,6 +8,7 @@ import pytest
 
 from proxy.core.intent import Event, State
 from proxy.errors import InDoubt, InProgress
+from proxy.exchange import OWNER_CHECK
 from proxy.recovery import sweep_once
 from proxy.store.memory import World
 from proxy.upstream.base import Answered, Lost, NotSent, Result
@@ -44,6 +45,23 @@ async def test_a_dead_owners_safe_call_is_made_again_at_once() -> None:
 
 
 @in_virtual_time
+async def test_a_waiter_notices_by_itself_that_the_owner_has_died() -> None:
+    """No sweep comes by: it looks again now and then, long before its patience is over."""
+    world, talk = World(), Talk()
+    here, there = Process(world, talk), Process(world)
+    first = here.start(ask())
+    await talk.sent.wait()
+    waiter = there.start(ask())
+    await asyncio.sleep(OWNER_CHECK * 1.5)
+    await here.die()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(InDoubt):
+        await waiter
+    assert asyncio.get_running_loop().time() - began <= OWNER_CHECK
+    await quietly(first)
+
+
+@in_virtual_time
 async def test_a_waiter_is_told_when_the_owner_dies_and_the_sweep_settles_its_call() -> None:
     """It waited for a living owner; the swept row wakes it."""
     world, talk = World(), Talk()
@@ -51,7 +69,7 @@ async def test_a_waiter_is_told_when_the_owner_dies_and_the_sweep_settles_its_ca
     first = here.start(ask())
     await talk.sent.wait()
     waiter = there.start(ask())
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(OWNER_CHECK * 1.5)
     await here.die()
     assert await sweep_once(third.store, third.ledger, third.notebook) == 1
     assert await sweep_once(third.store, third.ledger, third.notebook) == 0

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: run test check bench soak lock clean help
+.PHONY: install run test check bench soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,8 @@ $(STAMP): pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
+
+install: $(STAMP) ## make .venv with everything in it
 
 run: $(STAMP) ## serve on 127.0.0.1:8080 with the embedded store
 	$(BIN)/semel serve $(ARGS)

@@ -16,7 +16,8 @@ def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
         members["excerpt"] = doubt.excerpt
     return InDoubt(
         f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again: "
-        "find out at the upstream, then settle it.",
+        "find out at the upstream. If it did not happen, make it again as another call, with a new "
+        "Idempotency-Key or Semel-Occurrence: 2.",
         **members,
     )
 

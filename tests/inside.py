@@ -94,7 +94,7 @@ async def raw_call(port: int, request: bytes, *, is_head: bool = False, within: 
 async def until(condition: Callable[[], object], *, within: float = 15) -> None:
     """For what nobody tells of: the origin's counters, another process's log."""
     async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110 (see above)
+        while not condition():
             await asyncio.sleep(0.002)
 
 

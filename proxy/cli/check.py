@@ -19,5 +19,5 @@ def run(options: argparse.Namespace) -> int:
     """PolicyMistakes is a ConfigurationError: main prints it and exits with 2."""
     policies = load_policies(options.files or ["presets"], presets=presets_directory())
     rules = sum(len(upstream.rules) for upstream in policies.upstreams.values())
-    print(f"{len(policies.upstreams)} upstreams, {rules} rules: no mistakes")
+    print(f"no mistakes (upstreams: {len(policies.upstreams)}, rules: {rules})")
     return 0

@@ -69,7 +69,7 @@ async def _serve(settings: Settings) -> int:
         app = await App.start(settings)
     except OSError as error:
         raise ConfigurationError(
-            f"cannot listen on {settings.listen}: {error.strerror or error}. "
+            f"cannot listen on {settings.listen}: {os.strerror(error.errno) if error.errno else error}. "
             "Stop what uses the address, or choose another with --listen HOST:PORT."
         ) from None
     loop.add_signal_handler(signal.SIGHUP, lambda: _spawn(app.watch.check_now()))

@@ -6,10 +6,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from proxy.errors import BadRequest, UnknownUpstream
+from proxy.errors import BadRequest
 
 OWN_NAMES = frozenset({"metrics", "healthz", "readyz", "_semel"})
-_UPSTREAM = re.compile(r"[a-z][a-z0-9-]*")
 # Printable ASCII is all that a request target may hold; "#" never goes over the wire.
 _TARGET = re.compile(r"/[!\"$-~]*")
 _DOT = re.compile(r"(?:\.|%2[eE]){1,2}")
@@ -47,6 +46,4 @@ def parse_target(target: str) -> Address:
         return OwnAddress(path)
     if name.startswith("@"):
         raise BadRequest("Runs (/@{run}/…) are not supported yet: use /{upstream}/{path}.")
-    if _UPSTREAM.fullmatch(name) is None:
-        raise UnknownUpstream(f"{name[:64]!r} is no upstream's name. Use /{{upstream}}/{{path}}.")
     return UpstreamAddress(name, slash + rest if slash else "/", query if mark else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from proxy.front.sending import Sending, Told
 from proxy.spool import Spool
 
 NOTHING_TOLD = Told()
+# A misspelt one must not be ignored: a deliberate repeat would become a replay without a word.
+KNOWN = frozenset(
+    {b"semel-run", b"semel-attempt", b"semel-tool", b"semel-token", b"semel-occurrence", b"semel-refresh"}
+)
 _TOOL = re.compile(rb"[\x21-\x7e][\x20-\x7e]{0,127}")
 
 
@@ -48,6 +53,8 @@ def said_to_semel(headers: Headers) -> Told:
             raise BadRequest(f"{raw_name.decode('latin-1')} is given twice with different values.")
     if not said:
         return NOTHING_TOLD
+    for name in said.keys() - KNOWN:
+        raise BadRequest(f"There is no header {name.decode('latin-1')!r}{_suggestion(name)}.")
     for name in (b"semel-run", b"semel-attempt"):
         if name in said:
             raise BadRequest("Runs are not supported yet: leave out Semel-Run and Semel-Attempt.")
@@ -63,11 +70,20 @@ def said_to_semel(headers: Headers) -> Told:
     return Told(tool=tool.decode(), occurrence=int(occurrence), refresh=refresh == b"1")
 
 
+def _suggestion(name: bytes) -> str:
+    known = [word.decode() for word in KNOWN]
+    near = difflib.get_close_matches(name.decode("latin-1"), known, n=1, cutoff=0.6)
+    return f": did you mean {near[0]!r}?" if near else f"; semel knows {', '.join(sorted(known))}"
+
+
 def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
     upstream = policies.upstreams.get(address.upstream)
     if upstream is None:
-        known = ", ".join(sorted(policies.upstreams)) or "none: start semel with --policies"
-        raise UnknownUpstream(f"No policy file names the upstream {address.upstream!r}. Known: {known}.")
+        known = ", ".join(sorted(policies.upstreams)) or "none: start semel with --policies PATH"
+        raise UnknownUpstream(
+            f"No policy file names the upstream {address.upstream[:64]!r}. Use /{{upstream}}/{{path}}; "
+            f"known upstreams: {known}."
+        )
     return upstream
 
 

@@ -106,7 +106,7 @@ def _make_private(directory: Path) -> None:
         if strangers:
             raise ConfigurationError(
                 f"{directory} may be entered by others (mode {mode:04o}) and holds things that are not "
-                f"semel's ({min(strangers)}). Name a directory of its own with --state-dir, or chmod 700 it."
+                f"semel's ({min(strangers)}). Name a directory of its own with --state-dir."
             )
         directory.chmod(0o700)
 

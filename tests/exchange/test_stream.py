@@ -160,7 +160,7 @@ async def test_beyond_the_limit_the_upstream_waits_for_the_slowest_reader() -> N
 
 
 async def test_what_is_held_back_of_an_answer_too_long_to_keep_stays_within_the_window() -> None:
-    """An upstream that goes on for ever after the terminal event neither hangs the call nor fills the memory."""
+    """An upstream that goes on after the terminal event neither hangs the call nor fills the memory."""
     capture = Capture(limit=10, hold_end=True)
     reader = capture.reader()
     capture.head(200, ((b"Content-Type", b"text/event-stream"),))

@@ -77,7 +77,7 @@ def test_early_refusal_stops_the_upload_even_if_the_upstream_reads_on(loop: str,
             sending = asyncio.create_task(upstream.send(out, Collecting(), yes))
             with contextlib.suppress(TimeoutError):  # what must not come does not come
                 async with asyncio.timeout(0.5):
-                    while not (origin.requests and origin.requests[0].complete):  # noqa: ASYNC110
+                    while not (origin.requests and origin.requests[0].complete):
                         await asyncio.sleep(0.01)
             go_on.set()
             assert await sending == Answered(413)

@@ -162,7 +162,7 @@ def test_close_breaks_off_what_is_under_way(loop: str) -> None:
         async with Origin((*READ_ALL, Stall())) as origin:
             upstream = HttpUpstream()
             task = asyncio.create_task(upstream.send(request(origin.port), Collecting(), yes))
-            while not origin.started:  # noqa: ASYNC110 (bounded by run_on)
+            while not origin.started:
                 await asyncio.sleep(0)
             await upstream.close()
             result = await task

@@ -190,7 +190,7 @@ def test_cancellation_aborts_the_connection(loop: str, script: Script) -> None:
             out = request(origin.port, body=bytes(16 * 1024 * 1024))
             task = asyncio.create_task(upstream.send(out, Collecting(), yes))
             await sent.wait()
-            while not origin.received:  # noqa: ASYNC110 (bounded by run_on)
+            while not origin.received:
                 await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

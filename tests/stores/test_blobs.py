@@ -158,5 +158,5 @@ async def test_the_bytes_are_counted_without_walking_the_files_each_time(
     await other.close()  # which ends before this does, or is broken off
     monkeypatch.setattr(module, "RECOUNT", -1.0)
     async with asyncio.timeout(5):
-        while blobs.bytes_used() != 1600:  # noqa: ASYNC110 (a thread counts, and tells nobody)
+        while blobs.bytes_used() != 1600:
             await asyncio.sleep(0.005)

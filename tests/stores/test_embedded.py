@@ -73,7 +73,7 @@ async def test_marks_reach_the_disk_by_themselves_within_a_second(
         store.mark_replayed(key, calls.NOW)
         store.mark_replayed(key, calls.NOW)
     async with asyncio.timeout(10):
-        while stored_replays(tmp_path, keys[-1]) != 2:  # noqa: ASYNC110 (the disk tells nobody)
+        while stored_replays(tmp_path, keys[-1]) != 2:
             await asyncio.sleep(0.02)
     assert stored_replays(tmp_path, keys[0]) == 2
 

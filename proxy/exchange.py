@@ -75,10 +75,12 @@ class Exchange:
 
     async def ask(self, ask: Ask) -> Reply:
         deadline = self._clock.monotonic() + ask.rule.wait
+        has_flown = False
         while True:
             try:
-                reply = await self._ask_once(ask, deadline)
+                reply = await self._ask_once(ask, deadline, has_flown=has_flown)
             except Superseded:
+                has_flown = True
                 continue
             except Unrecordable:
                 return Unrecorded()
@@ -89,7 +91,7 @@ class Exchange:
             if reply is not None:
                 return reply
 
-    async def _ask_once(self, ask: Ask, deadline: float) -> Reply | None:
+    async def _ask_once(self, ask: Ask, deadline: float, *, has_flown: bool) -> Reply | None:
         """None: something has changed, look again."""
         identity = ask.identity
         flight = self._flights.get(identity.key)
@@ -108,6 +110,8 @@ class Exchange:
             return None
         if identity.key in self._flights:  # somebody took off while we were reading
             return None
+        if has_flown and self._clock.monotonic() >= deadline:  # others keep taking it away from us
+            raise in_progress(identity.id)
         return await self._board(self._take_off(ask, decision.over), joined=False)
 
     def _take_off(self, ask: Ask, over: Call | None) -> Flight:

@@ -59,7 +59,7 @@ def test_value_does(one: Value, other: Value, seed: int, other_seed: int) -> Non
     assert bytes_of(spelled(one, seed)) != bytes_of(spelled(other, other_seed))
 
 
-@settings(max_examples=PAIRS, deadline=None)
+@settings(max_examples=count(500, 10_000), deadline=None)
 @given(VALUES, SEEDS, SEEDS)
 def test_a_small_change_of_value_is_seen(value: Value, seed: int, other_seed: int) -> None:
     """The same tree with one leaf changed a little: the pairs that a careless form would confuse."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from proxy.core.intent import Event, State
-from proxy.errors import InDoubt, InProgress
+from proxy.errors import InDoubt, InProgress, UpstreamUnreachable
 from proxy.exchange import OWNER_CHECK
 from proxy.recovery import sweep_once
 from proxy.store.memory import World
-from proxy.upstream.base import Answered, Lost, NotSent, Result
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from tests.exchange.stage import EFFECT, SAFE, Got, Process, Talk, answers, ask, quietly, until
 from tests.exchange.virtual_time import in_virtual_time
 
@@ -221,3 +222,24 @@ async def test_a_lapsed_call_gets_a_new_fence_so_the_old_owner_cannot_settle_it(
     assert (await second).body == b"new"
     with pytest.raises(InProgress):  # it has waited for longer than `wait`
         await first
+
+
+@in_virtual_time
+async def test_processes_that_take_each_other_for_dead_do_not_pass_a_call_to_and_fro_for_ever() -> None:
+    """Neither may send, and each recovers what the other has claimed: after `wait` both callers are told."""
+    world = World()
+
+    async def connects(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        await asyncio.sleep(2.0)
+        assert not may_send()
+        return NotSent("not the owner any more")
+
+    pair = [Process(world, *[connects] * 1000) for _ in range(2)]
+    for semel in pair:
+        semel.store.declare_dead()
+    tasks = [pair[0].start(ask(SAFE))]
+    await asyncio.sleep(1.0)
+    tasks.append(pair[1].start(ask(SAFE)))
+    async with asyncio.timeout(10 * SAFE.wait):
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(result) for result in results} <= {InProgress, UpstreamUnreachable}

@@ -93,7 +93,7 @@ class Truth:
         if plan.kind == "breaks":
             return Lost("broke off", status)
         await sink.data(body[3:])
-        out.proven = plan.kind == "refused"
+        out.proven = out.proven or plan.kind == "refused"
         return Answered(status)
 
     async def close(self) -> None: ...
@@ -251,11 +251,12 @@ class Simulation:
                 version=None,
                 body=b"a person's word" if executed else None,
             )
-        except (DecisionRefused, Refusal):
+        except DecisionRefused:
             return
-        finally:
-            for out in outs:
-                out.proven = out.proven or not out.executes
+        except Refusal:  # the store failed: the decision may have landed all the same
+            pass
+        for out in outs:
+            out.proven = out.proven or not out.executes
 
     async def end(self) -> None:
         """No more faults: everything lands, the dead are buried, and the calls are made once more."""

@@ -40,6 +40,7 @@ class Answers:
         self._inline_body = inline_body
         # Small answers given lately, each with the row it came from; good only while that row stands.
         self._hot: OrderedDict[bytes, tuple[Call, Produced]] = OrderedDict()
+        self._damaged: set[str] = set()  # blobs found damaged while they were given
 
     def known(self, key: bytes) -> Call | None:
         """The row of an answer at hand: the store need only say whether it still stands."""
@@ -93,15 +94,28 @@ class Answers:
             if answer.place is Place.CACHE:
                 value = await self._store.cache_get(_cache_key(call))
                 return None if value is None else Produced(*self._codec.open_cached(value))
+            if answer.blob in self._damaged:
+                return None
             headers = self._codec.open_head(answer.head)
             chunks = self._store.read_blob(BlobRef(answer.blob, answer.size))
             if answer.size > STREAMED_FROM:
                 first = await anext(chunks)  # a file that is missing or has another size is found here
-                return Produced(answer.status, headers, _chain(first, chunks))
+                return Produced(answer.status, headers, self._watched(answer.blob, first, chunks))
             return Produced(answer.status, headers, b"".join([chunk async for chunk in chunks]))
         except (BlobLost, DamagedRecord) as error:
             self._observer.noted("answer-lost", call=call.id, error=str(error))
             return None
+
+    async def _watched(self, blob: str, first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Damage inside a long body shows only at its end. This caller is cut off; the next is told."""
+        yield first
+        try:
+            async for chunk in rest:
+                yield chunk
+        except BlobLost as error:
+            self._damaged.add(blob)
+            self._observer.noted("answer-lost", blob=blob, error=str(error))
+            raise
 
     def _inline(self, call: Call, answer: Answer) -> Produced:
         hot = self._hot.get(call.key)
@@ -127,9 +141,3 @@ def _is_kept(name: bytes) -> bool:
 def _cache_key(call: Call) -> bytes:
     """With the fence: a late owner's answer must not stand where a newer claim's row points to."""
     return call.key + call.fence.to_bytes(8)
-
-
-async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in rest:
-        yield chunk

@@ -191,7 +191,8 @@ class Ledger:
             present = swap.present
             if present is not None and _is_ours(present, settled):
                 return present  # an earlier try had landed after all
-            if present is None or not core.can_settle(present, call.fence, settlement.event):
+            ours = present is not None and present.owner == call.owner
+            if present is None or not ours or not core.can_settle(present, call.fence, settlement.event):
                 await self._keep_as_evidence(call, settlement, present)
                 return None
             expected_by_us = present

@@ -90,6 +90,8 @@ class Capture:
         self._length = content_length(headers)
         if self._hold_end and is_event_stream(headers) and not codings(headers):
             self._events = EventStream()
+        if not self._hold_end:
+            self.wake()
 
     async def data(self, chunk: bytes) -> None:
         self.received += len(chunk)
@@ -149,8 +151,12 @@ class Capture:
 
     @property
     def can_begin(self) -> bool:
-        """Whether a new reader has something to see: a part, or how it ended."""
-        return self.is_over or (self.phase is Phase.OPEN and self.visible > 0 and not self.withheld)
+        """Whether a new reader has something to see: a part, or how it ended. Where nothing is held back
+        the head is enough: a stream may be silent for long before its first part."""
+        if self.is_over:
+            return True
+        something = self.visible > 0 or (self.status > 0 and not self._hold_end)
+        return self.phase is Phase.OPEN and something and not self.withheld
 
     def read(self, offset: int) -> bytes:
         if offset < self._spool.size:

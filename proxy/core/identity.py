@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -93,12 +92,7 @@ def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], 
     if not found:
         return b""
     found.sort(key=lambda pair: pair[0])
-    return _who(tuple(found), secret)
-
-
-@lru_cache(maxsize=1024)
-def _who(credentials: tuple[tuple[bytes, bytes], ...], secret: bytes) -> bytes:
-    return _proof(frame([part for pair in credentials for part in pair]), secret)
+    return _proof(frame([part for pair in found for part in pair]), secret)
 
 
 def client_key(asked: Asked, rule: Rule) -> bytes | None:

@@ -127,7 +127,9 @@ class Handler:
             capture = live.flight.capture
             tale.status, tale.code = "passed", capture.status
             headers = own.passed(capture.headers)
-            return await writer.stream(capture.status, headers, live.reader.parts())
+            return await writer.stream(
+                capture.status, headers, live.reader.parts(), head_first=not capture.is_over
+            )
         finally:
             live.leave()
 

@@ -69,10 +69,17 @@ class ReplyWriter:
             self._connection.write(head + body)
         return self._ended(status)
 
-    async def stream(self, status: int, headers: Headers, parts: AsyncIterator[bytes]) -> Written:
+    async def stream(
+        self, status: int, headers: Headers, parts: AsyncIterator[bytes], *, head_first: bool = False
+    ) -> Written:
+        """`head_first`: no part is here yet, and the caller need not wait for one to see the head."""
         chunked = self._is_chunked(status, headers)
         pending = self._head(status, headers, chunked=chunked)
         faults.reach(Point.REPLY_STARTED)
+        if head_first:
+            self.begun = True
+            self._connection.write(pending)
+            pending = b""
         async for part in parts:
             self.size += len(part)
             self.begun = True

@@ -146,3 +146,6 @@ async def test_damage_found_while_a_record_is_handed_on_aborts_the_caller(
         assert set(got) <= {ord("z")}
         assert not caller.got.endswith(LAST)
         assert origin.started == 1
+        told = await call(port, "POST", "/up/hold", JSON, b"{}")
+        assert (told.status, told.semel) == (410, "refused")  # once found, it is said
+        assert origin.started == 1

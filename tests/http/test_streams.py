@@ -41,6 +41,16 @@ async def test_parts_reach_the_caller_before_the_answer_ends(tmp_path: Path, pat
         assert (await caller.to_the_end()).endswith(chunk(b"one") + chunk(b"two") + LAST)
 
 
+async def test_the_head_of_an_unrecorded_stream_does_not_wait_for_its_first_part(tmp_path: Path) -> None:
+    """A stream may be silent for long; the caller sees that it has begun, as it would without semel."""
+    gate = asyncio.Event()
+    script = (*READ_ALL, CHUNKED, Wait(gate), chunk(b"one") + LAST)
+    async with world(tmp_path, script) as (_, port), calling(port, "plain") as caller:
+        await caller.until(b"\r\n\r\n")
+        gate.set()
+        assert (await caller.to_the_end()).endswith(chunk(b"one") + LAST)
+
+
 # ---- the end is held back ----
 
 

@@ -72,9 +72,10 @@ class Namer:
 
     def _ticket(self, address: UpstreamAddress, method: str, headers: Headers, body: Spool | None) -> bytes:
         """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
-        target = f"{method} {address.upstream} {address.raw_path}?{address.query}".encode()
+        target = f"{method} {address.upstream} {address.raw_path}".encode()
+        query = b"" if address.query is None else b"?" + address.query.encode()
         whole = body.whole() if body is not None else b""
-        parts = (target, whole, *chain.from_iterable(headers))
+        parts = (target, query, whole, *chain.from_iterable(headers))
         return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
 
     async def _name(

@@ -17,10 +17,6 @@ from proxy.app import App
 from proxy.errors import ConfigurationError
 from proxy.settings import Settings, load_settings
 
-# The store's threads hand results to the event loop many times a second; at the default of 5 ms a busy loop
-# would keep them waiting for longer than their work takes.
-SWITCH_INTERVAL = 0.002
-
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser("serve", help="run the proxy", description=__doc__)
@@ -50,7 +46,6 @@ def run(options: argparse.Namespace) -> int:
     }
     settings = load_settings(flags, os.environ, options.config)
     os.umask(0o077)  # whatever is written is for this user alone
-    sys.setswitchinterval(SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
 

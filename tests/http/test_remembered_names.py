@@ -44,12 +44,14 @@ async def test_requests_that_differ_are_not_taken_for_one(
 
 async def test_a_reload_forgets_the_names(tmp_path: Path) -> None:
     """The rule that named the call is another one now; so is the call."""
-    async with Origin((*READ_ALL, answer(200, b"one"))) as origin:
-        async with semel(tmp_path, POLICY.format(port=origin.port)) as app:
-            port = app.address.port
-            assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 1}')).semel == "executed"
-            assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 2}')).semel == "replayed"
-            text = POLICY.format(port=origin.port).replace("include: [a]", "include: [b]")
-            (tmp_path / "policies" / "test.yaml").write_text(text)
-            assert await app.watch.check_now()
-            assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 2}')).semel == "executed"
+    async with (
+        Origin((*READ_ALL, answer(200, b"one"))) as origin,
+        semel(tmp_path, POLICY.format(port=origin.port)) as app,
+    ):
+        port = app.address.port
+        assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 1}')).semel == "executed"
+        assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 2}')).semel == "replayed"
+        text = POLICY.format(port=origin.port).replace("include: [a]", "include: [b]")
+        (tmp_path / "policies" / "test.yaml").write_text(text)
+        assert await app.watch.check_now()
+        assert (await call(port, "POST", "/up/narrow", JSON, b'{"a": 1, "b": 2}')).semel == "executed"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import NamedTuple
 
 from proxy.core.intent import Answer, Call, Place
@@ -19,7 +20,7 @@ from proxy.stream import Capture
 from proxy.upstream.base import Headers
 
 # A shared answer larger than this is not worth the cache's room; it is fetched again.
-MAX_CACHED = 64 * 1024 * 1024
+MAX_CACHED = 8 * 1024 * 1024
 # How many answers are kept at hand, and up to which size: a few megabytes in all.
 HOT, HOT_SIZE = 512, 8 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
@@ -50,41 +51,21 @@ class Answers:
     async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
         kept, size = capture.kept, capture.received
-        headers = tuple(pair for pair in capture.headers if _is_kept(pair[0].lower()))
-        head = self._codec.seal_head(headers)
+        make = partial(Answer, status=capture.status, size=size, recorded_at=now)
+        headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower())])
         if kept is None:
-            why = f"its answer of {size} bytes was too long to keep"
-            return Answer(
-                status=capture.status,
-                size=size,
-                recorded_at=now,
-                place=Place.NOWHERE,
-                head=head,
-                why_nowhere=why,
-            )
+            return make(place=Place.NOWHERE, why_nowhere=f"its answer of {size} bytes was too long to keep")
         if rule.mode is Mode.CACHE:
             if size > MAX_CACHED:
-                why = "its answer is too long for the shared cache"
-                return Answer(
-                    status=capture.status, size=size, recorded_at=now, place=Place.NOWHERE, why_nowhere=why
-                )
+                return make(place=Place.NOWHERE, why_nowhere="its answer is too long for the shared cache")
             value = self._codec.seal_cached(capture.status, headers, kept.whole())
             await self._store.cache_put(_cache_key(call), value, rule.ttl)
-            return Answer(status=capture.status, size=size, recorded_at=now, place=Place.CACHE)
+            return make(place=Place.CACHE)
+        head = self._codec.seal_head(headers)
         if size > self._inline_body:
             ref = await self._store.put_blob(kept.chunks())
-            return Answer(
-                status=capture.status,
-                size=size,
-                recorded_at=now,
-                place=Place.BLOB,
-                head=head,
-                blob=ref.digest,
-            )
-        body = self._codec.seal_body(kept.whole())
-        return Answer(
-            status=capture.status, size=size, recorded_at=now, place=Place.INLINE, head=head, body=body
-        )
+            return make(place=Place.BLOB, head=head, blob=ref.digest)
+        return make(place=Place.INLINE, head=head, body=self._codec.seal_body(kept.whole()))
 
     async def produce(self, call: Call, answer: Answer) -> Produced | None:
         """The recorded answer, ready to be given; None where it is lost or damaged."""

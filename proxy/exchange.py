@@ -196,7 +196,9 @@ class Exchange:
         """Somebody else has the call: wait for a change, or say why it is held."""
         match decision:
             case core.Wait(call):
-                if await self._store.owner_is_dead(call.owner):
+                # Our own without a flight is as orphaned as a dead owner's; the swap fails if it has landed.
+                left_behind = call.owner == self._store.owner and call.key not in self._flights
+                if left_behind or await self._store.owner_is_dead(call.owner):
                     await self._ledger.recover(call)
                     return
                 left = deadline - self._clock.monotonic()
@@ -239,19 +241,33 @@ class Exchange:
                         await self._ledger.withdraw(call)
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
-                    labels = Labels(intent.upstream, intent.rule.name)
-                    result = await self._send(flight, outgoing, labels, safe=intent.safe)
-                    faults.reach(Point.ANSWER_COMPLETE)
-                    judgement = judge(
-                        result, capture, rule=intent.rule, safe=intent.safe, call=call, now=self._clock.now()
-                    )
-                    await self._settle(flight, intent, call, judgement, outgoing.timeouts.total)
+                    await self._carry_out(flight, intent, outgoing, call)
         finally:
-            # On a defect of ours, or when giving up, the row stays pending: in doubt once this process ends.
+            # When giving up, the row stays pending: recovery will see to it.
             identity = intent.identity
             del self._flights[identity.key]
             if not capture.is_over:
                 capture.refuse(in_progress(identity.id))
+
+    async def _carry_out(self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call) -> None:
+        labels = Labels(intent.upstream, intent.rule.name)
+        result = await self._send(flight, outgoing, labels, safe=intent.safe)
+        faults.reach(Point.ANSWER_COMPLETE)
+        patience = outgoing.timeouts.total
+        try:
+            judgement = judge(result, flight.capture, intent.rule, call, self._clock.now())
+            await self._settle(flight, intent, call, judgement, patience)
+        except Exception as error:
+            # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.
+            self._note_defect(error)
+            judgement = judge(
+                Lost(f"semel failed ({type(error).__name__})"),
+                Capture(limit=0),
+                intent.rule,
+                call,
+                self._clock.now(),
+            )
+            await self._settle(flight, intent, call, judgement, patience)
 
     async def _send(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""

@@ -6,8 +6,7 @@ answer, semel's word in its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
@@ -25,31 +24,30 @@ EXCERPT = 500
 READABLE = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     settlement: Settlement
     keeps_answer: bool = False
     refusal: Refusal | None = None
 
 
-def judge(result: Result, capture: Capture, *, rule: Rule, safe: bool, call: Call, now: float) -> Judgement:
+def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     match result:
         case Answered(status):
-            return _answered(status, capture, rule=rule, safe=safe, call=call, now=now)
+            return _answered(status, capture, rule, call, now)
         case NotSent(reason):
             refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
             return Judgement(Settlement(event=Event.NOT_SENT, why=reason, ttl=rule.ttl), refusal=refusal)
         case Lost(reason, status, timed_out):
-            if safe:
+            if call.safe:
                 return _safe_lost(reason, timed_out=timed_out, rule=rule, call=call)
             return _doubt(_lost_words(reason, status), capture, status=status, call=call, now=now)
         case _:
             assert_never(result)
 
 
-def _answered(status: int, capture: Capture, *, rule: Rule, safe: bool, call: Call, now: float) -> Judgement:
+def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     body = readable_body(capture) if rule.outcome.not_executed_if is not None else None
-    verdict = judge_answer(status, body, safe=safe, rule=rule.outcome)
+    verdict = judge_answer(status, body, safe=call.safe, rule=rule.outcome)
     if verdict is Verdict.IN_DOUBT:
         reason = f"the upstream answered {status}, which does not say whether the call took effect"
         return _doubt(reason, capture, status=status, call=call, now=now)
@@ -103,5 +101,8 @@ def readable_body(capture: Capture) -> bytes | None:
 
 
 def excerpt(capture: Capture) -> str:
+    """From a long answer none: decoding megabytes for a line of text would make others wait."""
+    if capture.received > 64 * 1024:
+        return ""
     body = readable_body(capture)
     return body[:EXCERPT].decode("utf-8", "replace") if body else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxy.answers import Answers
 from proxy.clock import Clock
@@ -28,8 +28,7 @@ from proxy.upstream.base import Headers
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class Intent(NamedTuple):
     """What is about to be sent, as it will be written down."""
 
     identity: Identity

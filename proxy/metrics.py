@@ -22,7 +22,7 @@ from prometheus_client.core import (
 
 from proxy import __version__
 from proxy.core.intent import State
-from proxy.observe import Sent, Served
+from proxy.observe import Deaf, Sent, Served
 from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -66,7 +66,7 @@ class _Histogram:
         return family
 
 
-class MetricsObserver:
+class MetricsObserver(Deaf):
     def __init__(self, *, store: str) -> None:
         self._store = store
         self._census: Census | None = None
@@ -122,9 +122,6 @@ class MetricsObserver:
 
     def reloaded(self, *, good: bool, detail: str) -> None:
         self._reloads.values[("good" if good else "bad",)] += 1
-
-    def noted(self, event: str, **fields: object) -> None:
-        """For the log only."""
 
     def render(self, census: Census | None, now: float) -> bytes:
         """`census` is None when the store does not answer: the rest is shown all the same."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -24,8 +23,7 @@ class Served(NamedTuple):
     delivered: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(NamedTuple):
     """One exchange with an upstream. `code` is its status, or "lost" or "not_sent"."""
 
     upstream: str
@@ -47,28 +45,51 @@ class Observer(Protocol):
         """Anything an operator should read in the log: recoveries, store trouble, late answers."""
 
 
+class Deaf:
+    """Hears nothing: observers take from it what does not concern them, and are then not even called."""
+
+    def served(self, told: Served) -> None:
+        """Not listening."""
+
+    def sent(self, told: Sent) -> None:
+        """Not listening."""
+
+    def store_took(self, operation: str, seconds: float) -> None:
+        """Not listening."""
+
+    def reloaded(self, *, good: bool, detail: str) -> None:
+        """Not listening."""
+
+    def noted(self, event: str, **fields: object) -> None:
+        """Not listening."""
+
+
 class Everyone:
     """Tells several observers."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        self._served = [one.served for one in observers if type(one).served is not Deaf.served]
+        self._sent = [one.sent for one in observers if type(one).sent is not Deaf.sent]
+        self._took = [one.store_took for one in observers if type(one).store_took is not Deaf.store_took]
+        self._reloaded = [one.reloaded for one in observers if type(one).reloaded is not Deaf.reloaded]
+        self._noted = [one.noted for one in observers if type(one).noted is not Deaf.noted]
 
     def served(self, told: Served) -> None:
-        for observer in self._observers:
-            observer.served(told)
+        for tell in self._served:
+            tell(told)
 
     def sent(self, told: Sent) -> None:
-        for observer in self._observers:
-            observer.sent(told)
+        for tell in self._sent:
+            tell(told)
 
     def store_took(self, operation: str, seconds: float) -> None:
-        for observer in self._observers:
-            observer.store_took(operation, seconds)
+        for tell in self._took:
+            tell(operation, seconds)
 
     def reloaded(self, *, good: bool, detail: str) -> None:
-        for observer in self._observers:
-            observer.reloaded(good=good, detail=detail)
+        for tell in self._reloaded:
+            tell(good=good, detail=detail)
 
     def noted(self, event: str, **fields: object) -> None:
-        for observer in self._observers:
-            observer.noted(event, **fields)
+        for tell in self._noted:
+            tell(event, **fields)

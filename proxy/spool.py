@@ -16,9 +16,10 @@ CHUNK = 256 * 1024
 
 
 class Spool:
-    __slots__ = ("__weakref__", "_directory", "_fd", "_memory", "_memory_limit", "size")
+    __slots__ = ("__weakref__", "_directory", "_fd", "_first", "_memory", "_memory_limit", "size")
 
     def __init__(self, memory_limit: int = 1024 * 1024, directory: Path | None = None) -> None:
+        self._first = b""
         self._memory = bytearray()
         self._memory_limit = memory_limit
         self._directory = directory
@@ -36,13 +37,20 @@ class Spool:
             self._spill()
         if self._fd >= 0:
             self._write(data)
+        elif self.size == 0:
+            self._first = bytes(data)  # mostly there is only one piece: it is never copied
         else:
-            self._memory += data
+            self._memory += self._first + data
+            self._first = b""
         self.size += len(data)
 
     def read(self, offset: int, length: int) -> bytes:
         if self._fd >= 0:
             return os.pread(self._fd, length, offset)
+        if self._first:
+            return (
+                self._first if offset == 0 and length >= self.size else self._first[offset : offset + length]
+            )
         return bytes(self._memory[offset : offset + length])
 
     def chunks(self) -> Iterator[bytes]:
@@ -61,8 +69,8 @@ class Spool:
         self._fd, name = tempfile.mkstemp(prefix="semel-spool-", dir=self._directory)
         os.unlink(name)  # noqa: PTH108 (a plain string is what mkstemp gives)
         weakref.finalize(self, os.close, self._fd)
-        self._write(bytes(self._memory))
-        self._memory = bytearray()
+        self._write(self._first or bytes(self._memory))
+        self._first, self._memory = b"", bytearray()
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

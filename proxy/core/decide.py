@@ -7,7 +7,7 @@ operators use the same functions, so there is no second logic anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from proxy.core.identity import Identity
 from proxy.core.intent import (
@@ -159,8 +159,7 @@ def _entry(event: Event, before: State | None, call: Call, *, at: float, actor: 
     return Entry(at=at, actor=actor, event=event, before=before, after=after, why=why, fence=call.fence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What became of a send. `answer` for what is kept or handed on, `doubt` for what is not known."""
 
     event: Event

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 # Raised whenever a field of the records below changes its meaning. Stored with every row.
 RECORD_VERSION = 1
@@ -168,8 +168,7 @@ class Call:
         return self.key.hex()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of a call's history; appended in the same transaction as the change it tells of."""
 
     at: float

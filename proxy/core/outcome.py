@@ -59,5 +59,5 @@ def _holds(expression: str, body: bytes) -> bool:
     """Only an honest `true` counts: an expression that fails, or yields something else, proves nothing."""
     try:
         return _compiled(expression).search(json.loads(body)) is True
-    except (ValueError, RecursionError, jmespath.exceptions.JMESPathError):
+    except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
         return False

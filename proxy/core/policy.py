@@ -154,7 +154,7 @@ class PathPattern:
 def split_path(raw_path: str) -> tuple[str, ...]:
     """`/a/b%2Fc` -> ("a", "b/c"). The raw path starts with a slash."""
     parts = raw_path[1:].split("/")
-    return tuple(unquote(part) if "%" in part else part for part in parts)
+    return tuple(parts if "%" not in raw_path else map(unquote, parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

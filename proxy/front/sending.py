@@ -61,10 +61,9 @@ class Sending(NamedTuple):
             max_idle=LUKEWARM if self.safe else WARM,
         )
         try:
-            request_head(outgoing)
+            return outgoing._replace(head=request_head(outgoing))
         except ValueError as error:
             raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
-        return outgoing
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
         return Intent(

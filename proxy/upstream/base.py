@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from proxy.core.policy import Timeouts
 from proxy.spool import Spool
@@ -16,8 +16,7 @@ from proxy.spool import Spool
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One request, ready to be written as it is: Host and framing included by `headers`."""
 
     scheme: str
@@ -29,6 +28,7 @@ class Outgoing:
     body: Spool | None
     timeouts: Timeouts
     max_idle: float  # a pooled connection may be used only if it was idle for less than this (seconds)
+    head: bytes = b""  # as it will be written, where the caller has made and checked it already
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class HttpUpstream:
 
     async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         """Raises ValueError, before any I/O, for a request that cannot be written as it is."""
-        head = request_head(out)
+        head = out.head or request_head(out)
         deadline = self._clock() + out.timeouts.total
         connection = self._take_idle(out)
         if connection is None:

@@ -12,6 +12,7 @@ from proxy.asking import Labels, Live
 from proxy.core.intent import Event, Place, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.errors import InDoubt, UpstreamTimeout, UpstreamUnreachable
+from proxy.store.memory import World
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Outgoing, Sink
 from tests.exchange.stage import (
@@ -302,3 +303,35 @@ async def test_a_passed_call_that_fails_is_told_as_it_would_look_without_semel()
         await semel.exchange.forward(OUTGOING, labels, safe=False)
     with pytest.raises(UpstreamTimeout):
         await semel.exchange.forward(OUTGOING, labels, safe=True)
+
+
+@in_virtual_time
+async def test_a_defect_after_the_send_ends_in_doubt_and_leaves_nothing_pending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever goes wrong in judging or keeping an answer: it was sent, and that is said at once."""
+    semel = Process(World(), answers())
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect of ours")
+
+    monkeypatch.setattr("proxy.answers.Answers.place", broken)
+    with pytest.raises(InDoubt):
+        await semel.call(ask())
+    assert semel.row(ask()).state is State.IN_DOUBT
+    assert [name for name, _ in semel.notebook.notes].count("defect") == 1
+
+
+@in_virtual_time
+async def test_a_row_of_our_own_that_no_flight_has_is_recovered_when_it_is_asked_for() -> None:
+    """A defect may leave one behind; nobody should have to wait for a restart."""
+    world, talk = World(), Talk()
+    semel = Process(world, talk)
+    first = semel.start(ask())
+    await talk.sent.wait()
+    for flight in list(semel.exchange._flights.values()):
+        flight.give_up()
+    await quietly(first)
+    assert semel.row(ask()).state is State.PENDING
+    with pytest.raises(InDoubt):
+        await semel.call(ask())

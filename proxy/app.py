@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proxy.clock import Clock, SystemClock
 from proxy.errors import StoreUnavailable
-from proxy.exchange import CaptureLimits, Exchange
+from proxy.exchange import Exchange
 from proxy.front.connection import ConnectionLimits, Listener
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
@@ -24,6 +24,7 @@ from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.memory import MemoryStore
+from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
 
 # How long a shutdown lets calls finish before it stops and marks them.

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import assert_never
 
 from proxy import faults
@@ -32,7 +30,7 @@ from proxy.ledger import Claimed, Intent, Ledger, RaceLost, Uncertain
 from proxy.observe import Observer, Sent
 from proxy.refusals import collision, conflict, in_doubt, in_progress
 from proxy.store.base import Store
-from proxy.stream import Capture, CutOff
+from proxy.stream import Capture, CaptureLimits, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
 
 # A failed connect is tried once more after a moment: a restarting upstream is often back by then.
@@ -41,13 +39,6 @@ RECONNECT_PAUSE = 0.1
 OWNER_CHECK = 0.5
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureLimits:
-    kept: int = 256 * 1024 * 1024
-    memory: int = 1024 * 1024
-    directory: Path | None = None
 
 
 class Exchange:

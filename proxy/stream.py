@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
@@ -29,6 +30,13 @@ class Phase(Enum):
     COMPLETE = auto()  # all parts are here, not yet durable: the end is held back
     SEALED = auto()  # durable: readers may see the end
     REFUSED = auto()  # readers get semel's own word, or are cut off if they have seen a part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureLimits:
+    kept: int = 256 * 1024 * 1024
+    memory: int = 1024 * 1024
+    directory: Path | None = None
 
 
 class CutOff(Exception):

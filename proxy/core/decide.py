@@ -177,12 +177,16 @@ VERDICT_EVENTS = {
 }
 
 
+# What these say of a send they do not say of the one before it.
+PROVES_NOTHING_EARLIER = frozenset({Event.NOT_SENT, Event.NOT_EXECUTED, Event.INCONCLUSIVE})
+
+
 def settle(
     call: Call, settlement: Settlement, *, actor: str, now: float, answer: Answer | None = None
 ) -> tuple[Call, Entry]:
     """The row after its send. With an earlier one unresolved, "nothing happened" speaks only for this."""
     event, why = settlement.event, settlement.why
-    if call.unresolved and call.state is State.PENDING and event in (Event.NOT_SENT, Event.NOT_EXECUTED):
+    if call.unresolved and call.state is State.PENDING and event in PROVES_NOTHING_EARLIER:
         event, why = Event.LOST, f"{why}; an earlier send is still unresolved"
     if next_state(call.state, event) is State.IN_DOUBT:
         doubt = settlement.doubt or call.doubt or Doubt(since=now, reason=why)

@@ -12,14 +12,14 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
 from proxy.errors import StoreUnavailable
-from proxy.exchange import CaptureLimits, Exchange
+from proxy.exchange import Exchange
 from proxy.ledger import Intent, Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool
 from proxy.store.base import Swap
 from proxy.store.codec import Codec
 from proxy.store.memory import MemoryStore, World
-from proxy.stream import CutOff
+from proxy.stream import CaptureLimits, CutOff
 from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink
 from tests.exchange.virtual_time import VirtualClock
 

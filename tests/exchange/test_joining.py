@@ -10,8 +10,8 @@ import pytest
 from proxy.asking import Live
 from proxy.core.intent import State
 from proxy.errors import IdentityCollision, InDoubt, InProgress, KeyConflict
-from proxy.exchange import CaptureLimits
 from proxy.store.memory import World
+from proxy.stream import CaptureLimits
 from proxy.upstream.base import Answered, Lost
 from tests.exchange.stage import EFFECT, Got, Process, Talk, answers, ask, quietly, read, until
 from tests.exchange.virtual_time import in_virtual_time

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import NamedTuple
 
 import xxhash
@@ -67,37 +69,51 @@ def _proof(framed: bytes, secret: bytes) -> bytes:
     return blake2b(framed, digest_size=32, key=secret).digest()
 
 
-def keyed_headers(headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...]) -> bytes:
-    wanted = {name.encode() for name in named} | KEYED_HEADERS if named else KEYED_HEADERS
-    chosen: list[tuple[bytes, bytes]] = []
+class Sorted(NamedTuple):
+    """The headers that matter, by what they matter for. Names are in lower case."""
+
+    keyed: list[tuple[bytes, bytes]]
+    credentials: list[tuple[bytes, bytes]]
+    client_keys: list[bytes]
+
+
+@lru_cache(maxsize=256)
+def _named(names: tuple[str, ...], well_known: frozenset[bytes]) -> frozenset[bytes]:
+    return well_known.union(name.encode() for name in names)
+
+
+def sort_headers(
+    headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...] = (), further: tuple[str, ...] = ()
+) -> Sorted:
+    """`named`: the rule's keyed headers; `further`: the policy's headers that carry credentials."""
+    wanted, secret = _named(named, KEYED_HEADERS), _named(further, CREDENTIAL_HEADERS)
+    found = Sorted([], [], [])
     for raw_name, value in headers:
         name = raw_name.lower()
         if name in wanted or name.startswith(KEYED_PREFIX):
-            chosen.append((name, value))
+            found.keyed.append((name, value))
         elif name == b"content-type":
-            chosen.append((name, value.split(b";", 1)[0].strip().lower()))
-    chosen.sort(key=lambda pair: pair[0])  # stable: repeated names keep their order
-    return frame([part for pair in chosen for part in pair])
-
-
-def principal(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> bytes:
-    """A keyed hash of the credentials; of SigV4 only the access key id. Empty without credentials."""
-    wanted = CREDENTIAL_HEADERS.union(name.encode() for name in further) if further else CREDENTIAL_HEADERS
-    found: list[tuple[bytes, bytes]] = []
-    for raw_name, value in headers:
-        name = raw_name.lower()
-        if name in wanted:
+            found.keyed.append((name, value.split(b";", 1)[0].strip().lower()))
+        if name in secret:
             signature = _SIGV4.match(value) if name == b"authorization" else None
-            found.append((name, b"sigv4:" + signature[1] if signature else value))
-    if not found:
-        return b""
-    found.sort(key=lambda pair: pair[0])
-    return _proof(frame([part for pair in found for part in pair]), secret)
+            found.credentials.append((name, b"sigv4:" + signature[1] if signature else value))
+        elif name == b"idempotency-key":
+            found.client_keys.append(value)
+    return found
 
 
-def client_key(asked: Asked, rule: Rule) -> bytes | None:
+def _framed(pairs: list[tuple[bytes, bytes]]) -> bytes:
+    pairs.sort(key=itemgetter(0))  # stable: repeated names keep their order
+    return frame([part for pair in pairs for part in pair])
+
+
+def principal(credentials: list[tuple[bytes, bytes]], secret: bytes) -> bytes:
+    """A keyed hash of the credentials; of SigV4 only the access key id. Empty without credentials."""
+    return _proof(_framed(credentials), secret) if credentials else b""
+
+
+def client_key(values: list[bytes], asked: Asked, rule: Rule) -> bytes | None:
     """The client's own Idempotency-Key where it counts: outside a run, unless the rule ignores it."""
-    values = [value for name, value in asked.headers if name.lower() == b"idempotency-key"]
     if rule.key.client_key is ClientKey.IGNORE or asked.run:
         return None
     if len(values) > 1:
@@ -118,23 +134,24 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         exclude=rule.key.exclude,
         normalize=rule.key.normalize,
     )
+    found = sort_headers(asked.headers, rule.key.headers, asked.credentials)
     operation = (
-        str(CANONICAL_VERSION).encode(),
+        b"%d" % CANONICAL_VERSION,
         asked.tenant.encode(),
         b"run:" + asked.run.encode() if asked.run else b"tenant",
         asked.upstream.encode(),
         asked.method.encode(),
         asked.host.encode(),
         asked.raw_path,
-        keyed_headers(asked.headers, rule.key.headers),
-        str(asked.occurrence).encode(),
+        _framed(found.keyed),
+        b"%d" % asked.occurrence,
     )
     include_principal = rule.key.credential is Credential.INCLUDE or (
         rule.key.credential is Credential.AUTO and not asked.run
     )
-    who = principal(asked.headers, asked.credentials, secret) if include_principal else b""
+    who = principal(found.credentials, secret) if include_principal else b""
     whole = frame((*operation, b"arguments", arguments, b"principal", who))
-    chosen = client_key(asked, rule)
+    chosen = client_key(found.client_keys, asked, rule)
     if chosen is None:
         return Identity(
             key=_row_name(whole), fingerprint=_proof(whole, secret), named_by=b"", arguments=arguments

@@ -38,14 +38,16 @@ class Checkpoints:
         self._due = PAGES
 
     def tend(self, connection: apsw.Connection, pages: int) -> None:
-        """Called between batches with the length of the log. Raises what the disk says."""
+        """Called between batches with the length of the log. Raises what the disk says,
+        and RuntimeError when no thread can be had."""
         copying = self._thread is not None and self._thread.is_alive()
         if pages < self._due:
             if not copying:
                 self._thread = None
         elif self._thread is None:
-            self._thread = threading.Thread(target=self._copy, name="semel-log", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._copy, name="semel-log", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: one that could not be started cannot be waited for
         elif not copying or pages >= self._due + TOO_LONG:
             self.wait()
             self._start_anew(connection, pages)

@@ -13,7 +13,6 @@ import time
 import apsw
 
 from proxy.store import statements
-from proxy.store.codec import DamagedRecord
 from proxy.store.database import Database, Patience, close_quietly, unavailable
 from proxy.store.watchers import Watchers
 from proxy.store.worker import Job, Outcome, Worker
@@ -49,22 +48,24 @@ class Reader(Worker):
             finally:
                 connection.execute("COMMIT")
         except BaseException as error:  # whatever it was, somebody waits for an answer
-            self._discard()
+            self._distrust(error)
             return [(job, None, unavailable(error)) for job in jobs]
 
     def _perform(self, connection: apsw.Connection, job: Job) -> Outcome:
         perform, args, _ = job
         try:
             return job, perform(connection, *args), None
-        except (DamagedRecord, OSError) as error:
-            return job, None, unavailable(error)  # the trouble of this one alone
+        except apsw.Error:
+            raise
+        except Exception as error:  # a row that cannot be read, a lock that cannot be looked at: its own trouble
+            return job, None, unavailable(error)
 
     def _open(self) -> apsw.Connection:
         self._connection = self._database.connect(self._patience, reading=True)
         self._seen = None
         return self._connection
 
-    def _discard(self) -> None:
+    def _distrust(self, error: BaseException) -> None:
         close_quietly(self._connection)
         self._connection = None
 
@@ -79,10 +80,9 @@ class Reader(Worker):
             return
         try:
             self._look(self._connection or self._open())
-        except apsw.Error:
-            self._discard()  # the next look, or the next read, finds out whether it lasts
-        ended = time.monotonic()
-        self._next_look = ended + max(LOOK_EVERY, (ended - started) / LOOK_SHARE)
+        finally:
+            ended = time.monotonic()
+            self._next_look = ended + max(LOOK_EVERY, (ended - started) / LOOK_SHARE)
 
     def _look(self, connection: apsw.Connection) -> None:
         version = connection.pragma("data_version")
@@ -95,4 +95,4 @@ class Reader(Worker):
             self._tell(self._watchers.wake, changed)
 
     def _leave(self) -> None:
-        self._discard()
+        close_quietly(self._connection)

@@ -1,7 +1,8 @@
 """A thread that takes jobs in batches and hands all results of a batch back to the event loop at once.
 
 Waking the loop costs more than most jobs, so it is done once per batch. A job whose waiter has left is done
-all the same: cancelling a wait never undoes a write.
+all the same: cancelling a wait never undoes a write. Nobody waits for a thread that is gone: should it end
+of something unforeseen, whoever waits and whoever comes is told that the store is not available.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Worker(ABC):
         self._loop = loop
         self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._gathered: list[Job] = []  # submitted in this turn of the loop, not yet handed over
-        self._closed = False  # the loop's side: no more jobs
+        self._refusing = ""  # the loop's side: why no more jobs are taken
         self._ending = False  # the thread's side: this batch is the last
         self._ended: asyncio.Future[None] = loop.create_future()
         # Daemon: a process that ends without closing the store must not hang on it.
@@ -40,8 +41,8 @@ class Worker(ABC):
 
     def submit(self, perform: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # noqa: ANN401
         """`perform(connection, *args)` in the thread."""
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
+        if self._refusing:
+            raise StoreUnavailable(self._refusing)
         future: asyncio.Future[Any] = self._loop.create_future()
         # Waking a thread for every job costs more than the job: a turn's jobs are handed over together.
         if not self._gathered:
@@ -56,23 +57,27 @@ class Worker(ABC):
 
     async def close(self) -> None:
         """Everything submitted so far is done first."""
-        if not self._closed:
-            self._closed = True
+        if not self._refusing:
+            self._refusing = "the store is closed"
             self._hand_over()
             self._queue.put(None)
         await asyncio.shield(self._ended)
         self._thread.join()
 
     def _run(self) -> None:
+        jobs: list[Job] = []
         try:
             while not self._ending:
                 jobs = self._take()
                 if jobs:
                     self._tell(self._resolve, self._handle(jobs))
-                self._between()
-        finally:
+                try:
+                    self._between()
+                except Exception as error:  # whatever it was, the next job finds out whether it lasts
+                    self._distrust(error)
             self._leave()
-            self._tell(self._end)
+        finally:
+            self._tell(self._end, jobs)
 
     def _take(self) -> list[Job]:
         """Wait for one job, then take what else is there. Empty when the wait was cut short."""
@@ -103,7 +108,14 @@ class Worker(ABC):
             else:
                 future.set_exception(error)
 
-    def _end(self) -> None:
+    def _end(self, jobs: list[Job]) -> None:
+        """The thread is gone. After `close` nothing is left to do; if it died, `jobs` were in its hands, and
+        others may have been handed over since."""
+        self._refusing = self._refusing or "the store is not available: its thread has ended. Restart semel."
+        self._hand_over()
+        while not self._queue.empty():
+            jobs = jobs + (self._queue.get_nowait() or [])
+        self._resolve([(job, None, StoreUnavailable(self._refusing)) for job in jobs])
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -111,14 +123,18 @@ class Worker(ABC):
     def _handle(self, jobs: list[Job]) -> list[Outcome]:
         """Do them all; never raise."""
 
+    @abstractmethod
+    def _distrust(self, error: BaseException) -> None:
+        """Something went wrong: give up the connection, so that the next job opens another."""
+
     def _pause(self) -> float | None:
         """How long to wait for a job before `_between` is due anyway. None: for ever."""
         return None
 
     @abstractmethod
     def _between(self) -> None:
-        """After each batch, when everybody has been told. Never raises."""
+        """After each batch, when everybody has been told. May raise: the connection is then distrusted."""
 
     @abstractmethod
     def _leave(self) -> None:
-        """The last thing in the thread. Never raises."""
+        """The last thing in the thread."""

@@ -152,10 +152,7 @@ class Writer(Worker):
         if self._flushing and self._queue.empty() and self._connection is not None:
             self._handle([])
         if self._connection is not None:
-            try:
-                self._checkpoints.tend(self._connection, self._log_pages)
-            except apsw.Error as error:
-                self._distrust(error)
+            self._checkpoints.tend(self._connection, self._log_pages)
 
     def _leave(self) -> None:
         self.marks.gather()

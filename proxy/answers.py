@@ -20,7 +20,7 @@ from proxy.stream import Capture
 from proxy.upstream.base import Headers
 
 # A shared answer larger than this is not worth the cache's room; it is fetched again.
-MAX_CACHED = 8 * 1024 * 1024
+MAX_CACHED = 16 * 1024 * 1024
 # How many answers are kept at hand, and up to which size: a few megabytes in all.
 HOT, HOT_SIZE = 512, 8 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.

@@ -1,4 +1,4 @@
-"""For all tests: Hypothesis judges what is right, never how fast a busy machine is, and says how to repeat."""
+"""For all tests: Hypothesis judges what is right, not how fast a busy machine is, and says how to repeat."""
 
 from __future__ import annotations
 

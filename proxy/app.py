@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.clock import Clock, SystemClock
-from proxy.errors import StoreUnavailable
+from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
+from proxy.front.aside import Aside
 from proxy.front.connection import ConnectionLimits, Listener
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
@@ -45,6 +47,7 @@ class App:
     _server: asyncio.Server
     _listener: Listener
     _upstream: HttpUpstream
+    _aside: Aside
     _log: LogObserver
     _reloads: _Reloads
     _sweeper: asyncio.Task[None]
@@ -53,10 +56,12 @@ class App:
     async def start(cls, settings: Settings, *, log: LogObserver | None = None) -> App:
         """Raises ConfigurationError for what a person must mend, OSError if the address is taken."""
         store = await open_store(settings)
+        log = log or LogObserver()
         try:
-            return await cls._start_on(store, settings, log or LogObserver())
+            return await cls._start_on(store, settings, log)
         except BaseException:
             await store.close()
+            log.close()
             raise
 
     @classmethod
@@ -71,7 +76,8 @@ class App:
         ledger = Ledger(
             store=store, codec=Codec(), clock=clock, observer=observer, inline_body=limits.inline_body
         )
-        recovered = await sweep_once(store, ledger, observer)
+        unreadable: set[str] = set()  # rows that were told of
+        recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
         upstream = HttpUpstream(max_header_bytes=limits.headers)
         exchange = Exchange(
             store=store,
@@ -81,6 +87,7 @@ class App:
             observer=observer,
             limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
         )
+        aside = Aside()
         handler = Handler(
             exchange=exchange,
             policies=lambda: watch.current,
@@ -88,6 +95,7 @@ class App:
             observer=observer,
             limits=RequestLimits(limits.request_body, limits.spool, spool),
             own_pages=OwnPages(store=store, metrics=metrics),
+            aside=aside,
         )
         listener = Listener(
             handler,
@@ -103,7 +111,7 @@ class App:
         port = server.sockets[0].getsockname()[1]
         if settings.reload:
             watch.start()
-        sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock))
+        sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
         return cls(
             address=Address(listen.host, port),
             store=store,
@@ -114,26 +122,43 @@ class App:
             _server=server,
             _listener=listener,
             _upstream=upstream,
+            _aside=aside,
             _log=log,
             _reloads=reloads,
             _sweeper=sweeper,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
-        """Accept nothing new, let calls finish (unless in a hurry), stop and mark the rest: how many."""
-        self._server.close()
+        """Accept nothing new, let calls finish (unless in a hurry), stop and mark the rest: how many. Each
+        step is done whatever becomes of the others; what failed is raised after the last."""
+        stopped = 0
+
+        async def drain() -> None:
+            nonlocal stopped
+            self._listener.pre_shutdown()
+            stopped = await self._drain(patience, hurry or asyncio.Event())
+
+        steps = (
+            self._stop_sweeping,
+            self.watch.stop,
+            self._reloads.stop,
+            drain,
+            partial(self._listener.shutdown, timeout=1.0),
+            self._upstream.close,
+            self.store.close,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._log.close)
+            stack.callback(self._aside.close)
+            for step in reversed(steps):
+                stack.push_async_callback(step)
+            self._server.close()
+        return stopped
+
+    async def _stop_sweeping(self) -> None:
         self._sweeper.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._sweeper
-        await self.watch.stop()
-        await self._reloads.stop()
-        self._listener.pre_shutdown()
-        stopped = await self._drain(patience, hurry or asyncio.Event())
-        await self._listener.shutdown(timeout=1.0)
-        await self._upstream.close()
-        await self.store.close()
-        self._log.flush()
-        return stopped
 
     async def _drain(self, patience: float, hurry: asyncio.Event) -> int:
         draining = asyncio.create_task(self.exchange.drain(patience))
@@ -150,6 +175,19 @@ async def open_store(settings: Settings) -> Store:
     if settings.store == "memory":
         return MemoryStore()
     return await EmbeddedStore.open(settings.state)
+
+
+async def _first_sweep(
+    store: Store, ledger: Ledger, observer: Observer, unreadable: set[str], settings: Settings
+) -> int:
+    """Before anything is served. A store that cannot even do this is for a person to mend."""
+    try:
+        return await sweep_once(store, ledger, observer, unreadable)
+    except StoreUnavailable as error:
+        raise ConfigurationError(
+            f"{settings.state} cannot be used to keep the record: {error.detail}. Mend that, or restore the "
+            "directory from a backup; with another --state-dir the calls recorded here are unknown to semel."
+        ) from error
 
 
 class _Reloads:

@@ -1,25 +1,37 @@
 """Structured logs: one JSON line per call and per event worth reading. Never a secret, a body, a query.
 
-Lines are gathered for one turn of the event loop and written together: under load that is one system call
-for many lines, and nothing waits longer than the turn takes.
+Lines are gathered for a moment and handed together to a thread that writes them: whoever reads the log may
+have stopped reading, and no call waits for that. What the thread cannot keep up with is dropped and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import SimpleQueue
+from threading import Thread
 from typing import TextIO
 
 import orjson
 
-from proxy.observe import Sent, Served
+from proxy.observe import Deaf, Served
+
+# How long lines are gathered: waking the thread for each would cost more than writing them.
+GATHERED = 0.005
+# How many lines may wait to be written.
+WAITING = 10_000
+# How long a shutdown waits for them.
+PATIENCE = 1.0
 
 
-class LogObserver:
+class LogObserver(Deaf):
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+        self._writer = LineWriter(stream or sys.stderr)
         self._lines: list[bytes] = []
         self._second, self._stamp = 0, ""
 
@@ -43,17 +55,16 @@ class LogObserver:
             line["delivered"] = False
         self._write(line)
 
-    def sent(self, told: Sent) -> None:
-        """The call's own line says enough."""
-
-    def store_took(self, operation: str, seconds: float) -> None:
-        """For metrics only."""
-
     def reloaded(self, *, good: bool, detail: str) -> None:
         self.noted("policies-reloaded" if good else "policies-kept", detail=detail)
 
     def noted(self, event: str, **fields: object) -> None:
         self._write({"at": self._now(), "event": event, **fields})
+
+    def close(self) -> None:
+        """Write what is there, within PATIENCE: a log that nobody reads must not hold up a shutdown."""
+        self._hand_over()
+        self._writer.close()
 
     def _now(self) -> str:
         """ISO 8601 with milliseconds; formatting once a second is enough for the rest."""
@@ -68,17 +79,79 @@ class LogObserver:
         if len(self._lines) > 1:
             return  # whoever wrote the first has arranged for the rest
         try:
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_later(GATHERED, self._hand_over)
         except RuntimeError:
-            self.flush()
+            self._hand_over()
 
-    def flush(self) -> None:
+    def _hand_over(self) -> None:
         lines, self._lines = self._lines, []
+        if lines:
+            self._writer.put(lines)
+
+
+class LineWriter:
+    """A bounded queue and the thread that empties it. `put` and `close` are called from one thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._queue: SimpleQueue[list[bytes] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        # Each number is changed by one thread only, so none needs a lock.
+        self._taken = self._dropped = 0
+        self._written = self._told = 0  # the writing thread's
+        # Past the stream's own buffer: a thread that is stuck in there would hold its lock, and the
+        # interpreter needs that lock to exit.
+        self._fd = -1
+        with suppress(OSError, ValueError):  # one that lives in memory
+            self._fd = stream.fileno()
+
+    def put(self, lines: list[bytes]) -> None:
+        room = WAITING - (self._taken - self._written)
+        if len(lines) > room:
+            self._dropped += len(lines) - room
+            lines = lines[:room]
         if not lines:
             return
-        try:
-            self._stream.write((b"\n".join(lines) + b"\n").decode())
-            self._stream.flush()
-        except (OSError, ValueError):
-            # A closed or full log must not cost a call.
-            return
+        self._taken += len(lines)
+        self._queue.put(lines)
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="semel-log", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(PATIENCE)
+            if not self._thread.is_alive():
+                self._thread = None
+
+    def _run(self) -> None:
+        while (lines := self._queue.get()) is not None:
+            self._write(b"\n".join(lines) + b"\n")
+            self._written += len(lines)
+            if self._queue.empty():
+                self._tell_dropped()
+        self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        dropped = self._dropped
+        if dropped > self._told:
+            at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            line = {"at": at, "event": "log-lines-dropped", "lines": dropped - self._told}
+            self._write(orjson.dumps(line) + b"\n")
+            self._told = dropped
+
+    def _write(self, block: bytes) -> None:
+        with suppress(OSError, ValueError):  # a closed or full log must not cost a call
+            if self._fd < 0 or self._stream.closed:
+                self._stream.write(block.decode())
+                self._stream.flush()
+                return
+            view = memoryview(block)
+            while view:
+                try:
+                    view = view[os.write(self._fd, view) :]
+                except BlockingIOError:  # somebody who shares the descriptor has made it so
+                    room = select.poll()
+                    room.register(self._fd, select.POLLOUT)
+                    room.poll()

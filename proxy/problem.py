@@ -22,6 +22,7 @@ class Problem:
     status: int
     title: str
     retry_after: int | None = None  # seconds; None: a retry cannot mend it
+    advice: str = ""  # for refusals that come from deep inside and know only what is wrong
 
 
 PROBLEMS: dict[type[errors.Refusal], Problem] = {
@@ -43,7 +44,11 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
     errors.UpstreamUnreachable: Problem("upstream-unreachable", 502, "The upstream cannot be reached", 1),
     errors.UpstreamTimeout: Problem("upstream-timeout", 504, "A safe call timed out", 1),
     errors.StoreUnavailable: Problem(
-        "store-unavailable", 503, "The store does not answer; nothing was sent", 1
+        "store-unavailable",
+        503,
+        "The store does not answer; nothing was sent",
+        1,
+        "Nothing was sent: call again when /readyz says that the store is back.",
     ),
     errors.BudgetExceeded: Problem("budget-exceeded", 429, "A budget is used up", 60),
     errors.IdentityCollision: Problem("identity-collision", 500, "Two calls, one key"),
@@ -63,7 +68,7 @@ def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
         "type": f"urn:semel:{problem.name}",
         "title": problem.title,
         "status": problem.status,
-        "detail": refusal.detail,
+        "detail": _detail(refusal.detail, problem.advice),
         **refusal.members,
     }
     body = orjson.dumps(members, default=str)
@@ -78,3 +83,9 @@ def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
     if isinstance(call, str):
         headers += ((b"Semel-Call", call.encode()),)
     return problem.status, headers, body
+
+
+def _detail(detail: str, advice: str) -> str:
+    if not advice or "nothing was sent" in detail.lower():
+        return detail
+    return f"{detail[:1].upper()}{detail[1:].removesuffix('.')}. {advice}"

@@ -1,4 +1,6 @@
-"""What a dead process left behind: its pending calls, settled by the same table as everything else."""
+"""What a dead process left behind: its pending calls, settled by the same table as everything else.
+
+Nothing that goes wrong with one sweep, or with one row, ends the sweeping."""
 
 from __future__ import annotations
 
@@ -13,10 +15,16 @@ from proxy.store.base import Store
 SWEEP_EVERY = 5.0
 
 
-async def sweep_once(store: Store, ledger: Ledger, observer: Observer) -> int:
-    """Settle every orphan: with effects in doubt, safe released. How many this process settled."""
+async def sweep_once(store: Store, ledger: Ledger, observer: Observer, told: set[str] | None = None) -> int:
+    """Settle every orphan: with effects in doubt, safe released. How many this process settled. A row that
+    cannot be read stays as it is; what is in `told` is not told again."""
     settled = 0
-    for call in await store.orphans():
+    orphans = await store.orphans()
+    told = set() if told is None else told
+    for call_id in orphans.unreadable.keys() - told:
+        observer.noted("unreadable-row", call=call_id, error=orphans.unreadable[call_id])
+        told.add(call_id)
+    for call in orphans.calls:
         moved = await ledger.recover(call)
         if moved is not None:
             settled += 1
@@ -27,10 +35,15 @@ async def sweep_once(store: Store, ledger: Ledger, observer: Observer) -> int:
     return settled
 
 
-async def sweep_forever(store: Store, ledger: Ledger, observer: Observer, clock: Clock) -> None:
+async def sweep_forever(
+    store: Store, ledger: Ledger, observer: Observer, clock: Clock, told: set[str] | None = None
+) -> None:
+    told = set() if told is None else told
     while True:
         await clock.sleep(SWEEP_EVERY)
         try:
-            await sweep_once(store, ledger, observer)
+            await sweep_once(store, ledger, observer, told)
         except StoreUnavailable as error:
             observer.noted("store-trouble", doing="sweep", error=error.detail)
+        except Exception as error:  # a defect of ours: said each time, and the next sweep may be better
+            observer.noted("sweep-failed", error=f"{type(error).__name__}: {error}")

@@ -33,10 +33,11 @@ class Spool:
         return spool
 
     def append(self, data: bytes) -> None:
+        """Raises OSError, of a full disk for example: nothing is added then, and what was there stays."""
         if self._fd < 0 and self.size + len(data) > self._memory_limit:
             self._spill()
         if self._fd >= 0:
-            self._write(data)
+            _write(self._fd, data, self.size)
         elif self.size == 0:
             self._first = bytes(data)  # mostly there is only one piece: it is never copied
         else:
@@ -66,13 +67,20 @@ class Spool:
 
     def _spill(self) -> None:
         # mkstemp makes it 0600; without a name nothing is left behind by a crash.
-        self._fd, name = tempfile.mkstemp(prefix="semel-spool-", dir=self._directory)
-        os.unlink(name)  # noqa: PTH108 (a plain string is what mkstemp gives)
-        weakref.finalize(self, os.close, self._fd)
-        self._write(self._first or bytes(self._memory))
+        fd, name = tempfile.mkstemp(prefix="semel-spool-", dir=self._directory)
+        try:
+            os.unlink(name)  # noqa: PTH108 (a plain string is what mkstemp gives)
+            _write(fd, self._first or bytes(self._memory), 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        weakref.finalize(self, os.close, fd)
+        self._fd = fd
         self._first, self._memory = b"", bytearray()
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
+
+def _write(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written

@@ -16,7 +16,7 @@ from pathlib import Path
 from proxy import faults
 from proxy.core.encoding import codings
 from proxy.core.headers import is_event_stream
-from proxy.core.sse import EventStream
+from proxy.core.sse import CodedEventStream, EventStream
 from proxy.faults import Point
 from proxy.spool import CHUNK, Spool
 from proxy.upstream.base import Headers
@@ -86,7 +86,7 @@ class Capture:
         self._tail: deque[bytes] = deque()  # after the overflow: parts that some reader has not taken yet
         self._tail_start = 0
         self._length: int | None = None
-        self._events: EventStream | None = None
+        self._events: EventStream | CodedEventStream | None = None
         self.visible = 0
 
     # ---- the writer's side ----
@@ -96,26 +96,35 @@ class Capture:
         self.status, self.headers = status, headers
         self.withheld = self._withholds(status)
         self._length = content_length(headers)
-        if self._hold_end and is_event_stream(headers) and not codings(headers):
-            self._events = EventStream()
+        if self._hold_end and is_event_stream(headers):
+            applied = codings(headers)
+            self._events = CodedEventStream(applied) if applied else EventStream()
         if not self._hold_end:
             self.wake()
 
     async def data(self, chunk: bytes) -> None:
         self.received += len(chunk)
-        if not self.overflowed and self.received > self._limit:
+        if not self.overflowed and not self._keep(chunk):
             self.overflowed = True
             self._tail_start = self._spool.size
         if self.overflowed:
             self._tail.append(chunk)
-        else:
-            self._spool.append(chunk)
         self.visible = self._visible_now(chunk)
         if self.overflowed:  # what is held back is held in memory: never more than the window
             self.visible = max(self.visible, self.received - WINDOW)
         self.wake()
         while self.overflowed and self._trim() > WINDOW:
             await self.changed()
+
+    def _keep(self, chunk: bytes) -> bool:
+        """No room in the limit or on the disk costs the record of the answer, not the answer."""
+        if self.received > self._limit:
+            return False
+        try:
+            self._spool.append(chunk)
+        except OSError:
+            return False
+        return True
 
     def _visible_now(self, chunk: bytes) -> int:
         if not self._hold_end:
@@ -149,6 +158,16 @@ class Capture:
     def kept(self) -> Spool | None:
         """The whole body, unless it was too long to keep."""
         return None if self.overflowed else self._spool
+
+    @property
+    def expected(self) -> int:
+        """How long the body is or, while it arrives, will be: what it says, or what has come of it."""
+        return self.received if self._length is None or self.phase is not Phase.OPEN else self._length
+
+    @property
+    def is_too_long(self) -> bool:
+        """Too long to keep, as far as can be known by now."""
+        return self.overflowed or self.expected > self._limit
 
     # ---- the readers' side ----
 

@@ -14,6 +14,7 @@ from typing import Any
 import uvloop
 
 from proxy.app import App
+from proxy.cli.open_files import allow_open_files
 from proxy.errors import ConfigurationError
 from proxy.settings import Settings, load_settings
 
@@ -46,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     }
     settings = load_settings(flags, os.environ, options.config)
     os.umask(0o077)  # whatever is written is for this user alone
+    if told := allow_open_files(settings.limits.connections):
+        print(told, file=sys.stderr, flush=True)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
 

@@ -1,8 +1,8 @@
 """Arguments to canonical bytes: spelling does not matter, value does.
 
 JSON keys are sorted and white space and escapes are gone; numbers are compared by value and never
-rounded. What cannot be read beyond doubt (duplicate keys, lone surrogates, too deep, broken) is not
-guessed at: the body's digest stands for it.
+rounded. What cannot be read beyond doubt (duplicate keys, lone surrogates, too deep, broken), or only at
+too high a price, is not guessed at: the body's digest stands for it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from proxy.core.policy import Normalize
 # Raised whenever the same request would get other canonical bytes; part of every identity.
 CANONICAL_VERSION = 1
 MAX_DEPTH = 200
+# More arrays and objects than this would take gigabytes, and the whole interpreter for seconds.
+MAX_CONTAINERS = 500_000
 # Integers below 10^18 are written plainly (common, and fast); other numbers as digits and exponent.
 PLAIN_DIGITS = 18
 
@@ -73,12 +75,15 @@ _decode = json.JSONDecoder(
 
 def parse_json(body: bytes) -> Json:
     """The value with exact numbers. Raises NotCanonical."""
+    # Counting brackets is a cheap upper bound for both; only suspicious bodies are walked.
+    containers = body.count(b"[") + body.count(b"{")
+    if containers > MAX_CONTAINERS:
+        raise NotCanonical(f"more than {MAX_CONTAINERS} arrays and objects")
     try:
         value = _decode(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise NotCanonical(str(error)) from None
-    # Counting brackets is a cheap upper bound for the depth; only suspicious bodies are walked.
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _too_deep(value):
+    if containers > MAX_DEPTH and _too_deep(value):
         raise NotCanonical(f"nested deeper than {MAX_DEPTH}")
     return value
 

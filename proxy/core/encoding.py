@@ -1,7 +1,7 @@
 """Content codings: decoding within a bound, and what a caller accepts.
 
-Bodies are forwarded and stored as they came. They are decoded for hashing, for reading a rule's
-expression, and for a caller who asks again without accepting the coding of the record.
+Bodies are forwarded and stored as they came. They are decoded for naming the call, for seeing where an
+event stream ends, and for a caller who asks again without accepting the coding of the record.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import brotli
 
@@ -18,53 +19,112 @@ else:
     from backports import zstd
 
 
+# Nobody means more codings than this, and each has a window of its own.
+MAX_CODINGS = 4
+
+
 class Undecodable(Exception):
     """Unknown coding, damaged data, or more than the bound."""
 
 
-def _inflate(data: bytes, limit: int, window: int) -> bytes:
-    decoder = zlib.decompressobj(window)
-    out = decoder.decompress(data, limit + 1)
-    if not decoder.eof or decoder.unused_data:
-        raise Undecodable("incomplete, with something after it, or too large")
-    return out
+class _Coding(Protocol):
+    def feed(self, data: bytes, limit: int) -> bytes:
+        """All that this part adds; something over the limit is enough where there is more."""
+
+    @property
+    def done(self) -> bool: ...
 
 
-def _deflate(data: bytes, limit: int) -> bytes:
-    """ "deflate" means zlib, but some servers send the raw stream."""
-    try:
-        return _inflate(data, limit, zlib.MAX_WBITS)
-    except zlib.error:
-        return _inflate(data, limit, -zlib.MAX_WBITS)
+class _Inflate:
+    """`window` as zlib has it; None: "deflate", which means zlib, but some servers send the raw stream."""
+
+    def __init__(self, window: int | None) -> None:
+        self._decoder = None if window is None else zlib.decompressobj(window)
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        if self._decoder is None:
+            wrapped = data[0] & 0x0F == 8  # the method that every zlib stream begins with, and no raw one
+            self._decoder = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        out = self._decoder.decompress(data, limit + 1)
+        if self._decoder.unused_data:
+            raise Undecodable("something follows it")
+        return out
+
+    @property
+    def done(self) -> bool:
+        return self._decoder is not None and self._decoder.eof
 
 
-def _brotli(data: bytes, limit: int) -> bytes:
-    decoder = brotli.Decompressor()
-    out: bytes = decoder.process(data, output_buffer_limit=limit + 1)
-    while not decoder.is_finished() and len(out) <= limit:
-        more: bytes = decoder.process(b"", output_buffer_limit=limit + 1 - len(out))
-        if not more:
-            raise Undecodable("incomplete")
-        out += more
-    return out
+class _Brotli:
+    def __init__(self) -> None:
+        self._decoder = brotli.Decompressor()
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        out: bytes = self._decoder.process(data, output_buffer_limit=limit + 1)
+        # It may keep more than it gave, and says so only by giving it.
+        while not self.done and len(out) <= limit:
+            more: bytes = self._decoder.process(b"", output_buffer_limit=limit + 1 - len(out))
+            if not more:
+                break
+            out += more
+        return out
+
+    @property
+    def done(self) -> bool:
+        return bool(self._decoder.is_finished())
 
 
-def _zstd(data: bytes, limit: int) -> bytes:
-    decoder = zstd.ZstdDecompressor()
-    out: bytes = decoder.decompress(data, max_length=limit + 1)
-    if not decoder.eof or decoder.unused_data:
-        raise Undecodable("incomplete, with something after it, or too large")
-    return out
+class _Zstd:
+    def __init__(self) -> None:
+        self._decoder = zstd.ZstdDecompressor()
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        out: bytes = self._decoder.decompress(data, max_length=limit + 1)
+        if self._decoder.unused_data:
+            raise Undecodable("something follows it")
+        return out
+
+    @property
+    def done(self) -> bool:
+        return bool(self._decoder.eof)
 
 
-_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
-    "gzip": lambda data, limit: _inflate(data, limit, zlib.MAX_WBITS | 16),
-    "x-gzip": lambda data, limit: _inflate(data, limit, zlib.MAX_WBITS | 16),
-    "deflate": _deflate,
-    "br": _brotli,
-    "zstd": _zstd,
-    "identity": lambda data, limit: data,
+_CODINGS: dict[str, Callable[[], _Coding]] = {
+    "gzip": lambda: _Inflate(zlib.MAX_WBITS | 16),
+    "x-gzip": lambda: _Inflate(zlib.MAX_WBITS | 16),
+    "deflate": lambda: _Inflate(None),
+    "br": _Brotli,
+    "zstd": _Zstd,
 }
+
+
+class Decoder:
+    """A body decoded while it comes. Raises Undecodable, and is of no use after that."""
+
+    def __init__(self, applied: tuple[str, ...]) -> None:
+        if len(applied) > MAX_CODINGS:
+            raise Undecodable(f"more than {MAX_CODINGS} codings")
+        for name in applied:
+            if name not in _CODINGS:
+                raise Undecodable(f"unknown coding {name!r}")
+        self._codings = [_CODINGS[name]() for name in reversed(applied)]
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        """All that this part adds: never more than `limit` bytes, under no coding."""
+        for coding in self._codings:
+            if not data:
+                break
+            try:
+                data = coding.feed(data, limit)
+            except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as error:
+                raise Undecodable(str(error)) from None
+            if len(data) > limit:
+                raise Undecodable(f"more than {limit} bytes")
+        return data
+
+    def finish(self) -> None:
+        if not all(coding.done for coding in self._codings):
+            raise Undecodable("incomplete")
 
 
 def codings(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
@@ -78,17 +138,10 @@ def codings(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
 
 def decode(data: bytes, applied: tuple[str, ...], limit: int) -> bytes:
     """Raises Undecodable; never returns more than `limit` bytes."""
-    for name in reversed(applied):
-        decoder = _DECODERS.get(name)
-        if decoder is None:
-            raise Undecodable(f"unknown coding {name!r}")
-        try:
-            data = decoder(data, limit)
-        except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as error:
-            raise Undecodable(str(error)) from None
-        if len(data) > limit:
-            raise Undecodable(f"more than {limit} bytes")
-    return data
+    decoder = Decoder(applied)
+    plain = decoder.feed(data, limit)
+    decoder.finish()
+    return plain
 
 
 def accepts(accept_encoding: bytes | None, applied: tuple[str, ...]) -> bool:

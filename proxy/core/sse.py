@@ -1,56 +1,122 @@
 """Where a known event stream ends: the event after which a client acts as if it had the whole answer.
 
 That event, and all after it, is held back until the answer is durable. Streams of an unknown kind have no
-such event; for them the end of the body is held back.
+such event; for them the end of the body is held back. An event is shown when it is complete, never before.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 
-# An event larger than this is handed on before it is complete: holding back must stay bounded.
-MAX_EVENT = 1024 * 1024
+from proxy.core.encoding import Decoder, Undecodable
+
+# Of a larger event only its marks are kept: if it bears those of an end, it is taken for one.
+MAX_EVENT = 256 * 1024
+# What one part of a compressed stream may become; beyond it the stream is no longer looked into.
+MAX_DECODED = 4 * 1024 * 1024
 # A line ends with CRLF, LF or CR, and a stream may mix them.
 _BOUNDARY = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _TERMINAL_TYPES = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
-_HINTS = (b"message_stop", b'"response.', b'"jsonrpc"')
+# No event is an end without one of the first, or the JSON-RPC mark and one of the others.
+_ENDS = frozenset({b"[DONE]", *(name.encode() for name in _TERMINAL_TYPES)})
+_JSONRPC, _OUTCOMES = b'"jsonrpc"', frozenset({b'"result"', b'"error"'})
+_MARKS = (*_ENDS, _JSONRPC, *_OUTCOMES)
+# A mark, or the blank line, may lie across two parts.
+_OVERLAP = max(map(len, _MARKS))
 
 
 class EventStream:
     """Feed it the body; `visible` is how many of its bytes may be shown before the seal."""
 
-    __slots__ = ("_after_cr", "_pending", "ended", "visible")
+    __slots__ = ("_after_cr", "_marks", "_offset", "_pending", "ended", "visible")
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._pending = b""  # of the event that is not complete; of a large one the last bytes only
+        self._offset = 0  # where `_pending` begins in the body
+        self._marks: frozenset[bytes] | None = None  # of a large event so far
         self._after_cr = False  # the last boundary ended with a CR, so an LF may still belong to it
         self.visible = 0
         self.ended = False
 
     def feed(self, chunk: bytes) -> int:
-        if self.ended:
+        if self.ended or not chunk:
             return self.visible
         pending = self._pending + chunk
         start = int(self._after_cr and pending.startswith(b"\n"))
         # A boundary may have begun in the last bytes of the previous chunk, no earlier.
         look_from = max(0, len(self._pending) - 3)
         while found := _BOUNDARY.search(pending, max(start, look_from)):
-            if is_terminal(pending[start : found.start()]):
+            if self._is_end(pending[start : found.start()]):
                 self.ended = True
                 break
+            self._marks = None
             start = found.end()
-        self._pending = pending[start:]
+        if start:
+            self.visible = self._offset + start
         self._after_cr = start == len(pending) and pending.endswith(b"\r")
-        self.visible += start
-        if not self.ended and len(self._pending) > MAX_EVENT:
-            self.visible += len(self._pending)
-            self._pending = b""
+        self._keep(pending[start:], self._offset + start)
+        return self.visible
+
+    def _is_end(self, event: bytes) -> bool:
+        """Of a whole event, or of the last bytes of one that was too large to keep."""
+        if self._marks is None and len(event) <= MAX_EVENT:
+            return is_terminal(event)
+        return _bears_an_end((self._marks or frozenset()) | _marks_in(event))
+
+    def _keep(self, pending: bytes, offset: int) -> None:
+        if self._marks is not None or len(pending) > MAX_EVENT:
+            self._marks = (self._marks or frozenset()) | _marks_in(pending)
+            offset += max(0, len(pending) - _OVERLAP)
+            pending = pending[-_OVERLAP:]
+        self._pending, self._offset = pending, offset
+
+
+class CodedEventStream:
+    """The same for a compressed body. Where in a part an event begins cannot be told, so a part is shown once
+    all may be shown that it decodes to. From a part on that cannot be decoded, nothing is shown."""
+
+    __slots__ = ("_decoded", "_decoder", "_events", "_received", "visible")
+
+    def __init__(self, applied: tuple[str, ...]) -> None:
+        self._events = EventStream()
+        self._decoder: Decoder | None = None
+        self._decoded = self._received = self.visible = 0
+        with suppress(Undecodable):
+            self._decoder = Decoder(applied)
+
+    def feed(self, chunk: bytes) -> int:
+        if self._decoder is None or self._events.ended:
+            return self.visible
+        try:
+            plain = self._decoder.feed(chunk, MAX_DECODED)
+        except Undecodable:
+            self._decoder = None
+            return self.visible
+        shown_before, received_before = self._events.visible, self._received
+        self._received += len(chunk)
+        self._decoded += len(plain)
+        shown = self._events.feed(plain)
+        if shown == self._decoded:
+            self.visible = self._received
+        elif shown > shown_before:  # an event ended in this part, so all before this part may be shown
+            self.visible = received_before
         return self.visible
 
 
+def _marks_in(text: bytes) -> frozenset[bytes]:
+    return frozenset([mark for mark in _MARKS if mark in text])
+
+
+def _bears_an_end(marks: frozenset[bytes]) -> bool:
+    return not marks.isdisjoint(_ENDS) or (_JSONRPC in marks and not marks.isdisjoint(_OUTCOMES))
+
+
 def is_terminal(event: bytes) -> bool:
+    if not _bears_an_end(_marks_in(event)):
+        return False
     name, data = "", []
     for line in _LINE.split(event):
         field, _, value = line.partition(b":")
@@ -61,8 +127,6 @@ def is_terminal(event: bytes) -> bool:
     text = b"\n".join(data)
     if name in _TERMINAL_TYPES or text.strip() == b"[DONE]":
         return True
-    if not any(hint in text for hint in _HINTS):
-        return False
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):

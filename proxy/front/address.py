@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from proxy.errors import BadRequest
@@ -11,7 +10,10 @@ from proxy.errors import BadRequest
 OWN_NAMES = frozenset({"metrics", "healthz", "readyz", "_semel"})
 # Printable ASCII is all that a request target may hold; "#" never goes over the wire.
 _TARGET = re.compile(r"/[!\"$-~]*")
-_DOT = re.compile(r"(?:\.|%2[eE]){1,2}")
+# Servers differ in what they take for a slash, and in whether they cut a segment at ";" before they look at
+# it. A rule is matched against the path as it came, so none of them may make another path of it.
+_SLASH = r"(?:[/\\]|%2[fF]|%5[cC])"
+_DOT_SEGMENT = re.compile(rf"{_SLASH}(?:\.|%2[eE]){{1,2}}(?:{_SLASH}|;|%3[bB]|\Z)")
 
 
 class OwnAddress(NamedTuple):
@@ -29,7 +31,6 @@ class UpstreamAddress(NamedTuple):
 Address: TypeAlias = OwnAddress | UpstreamAddress
 
 
-@lru_cache(maxsize=1024)
 def parse_target(target: str) -> Address:
     if not target.startswith("/"):
         raise BadRequest(
@@ -39,8 +40,11 @@ def parse_target(target: str) -> Address:
     if _TARGET.fullmatch(target) is None:
         raise BadRequest("The target holds a byte that may not stand in a URL: percent-encode it.")
     path, mark, query = target.partition("?")
-    if any(_DOT.fullmatch(segment) for segment in path.split("/")):
-        raise BadRequest("The path holds a dot segment (. or .., also as %2e): send the path it means.")
+    if ("." in path or "%2" in path) and _DOT_SEGMENT.search(path) is not None:
+        raise BadRequest(
+            "The path holds a dot segment (. or .., also escaped, between / \\ %2f %5c or before ;): send "
+            "the path it means."
+        )
     name, slash, rest = path[1:].partition("/")
     if name in OWN_NAMES:
         return OwnAddress(path)

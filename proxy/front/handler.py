@@ -17,6 +17,7 @@ from proxy.errors import BadRequest, Refusal
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, parse_target
+from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.incoming import (
     Incoming,
@@ -60,10 +61,12 @@ class Handler:
         observer: Observer,
         limits: RequestLimits,
         own_pages: OwnPages,
+        aside: Aside,
     ) -> None:
         self._exchange = exchange
         self._policies = policies
-        self._namer = Namer(secret=secret, body_limit=limits.body)
+        self._namer = Namer(secret=secret, body_limit=limits.body, aside=aside)
+        self._aside = aside
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -81,7 +84,7 @@ class Handler:
             tale.delivered = True
             return cast("StreamResponse", written)  # aiohttp asks only for what Written has
         finally:
-            connection.request_ended(body_arrived=request.content.is_eof())
+            connection.request_ended(request.content)
             self._tell(request, writer, tale, time.monotonic() - began)
 
     async def _serve(
@@ -145,7 +148,7 @@ class Handler:
             if live.joined:
                 # The coding was negotiated by another caller; this one may need the plain form.
                 body = whole if whole is not None else live.reader.parts()
-                answer = await suited(Produced(capture.status, capture.headers, body), request)
+                answer = await suited(Produced(capture.status, capture.headers, body), request, self._aside)
                 return await _write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
             headers = make_headers(capture.headers, tale.call, stored=stored)
             if whole is not None:
@@ -157,7 +160,7 @@ class Handler:
     async def _replay(
         self, replayed: Replayed, request: BaseRequest, writer: ReplyWriter, tale: _Tale
     ) -> Written:
-        answer = await suited(replayed.answer, request)
+        answer = await suited(replayed.answer, request, self._aside)
         tale.status, tale.code = "replayed", answer.status
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from aiohttp import HttpVersion10, HttpVersion11
+from aiohttp import HttpVersion10, HttpVersion11, StreamReader
 from aiohttp.web import BaseRequest
 
 from proxy.asking import Ask
 from proxy.core.headers import Headers
 from proxy.core.policy import Match, Mode, PolicySet, Upstream
-from proxy.errors import BadRequest, Denied, TooLarge, UnknownUpstream
+from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
 from proxy.front.naming import Namer
@@ -91,16 +92,14 @@ def check_protocol(request: BaseRequest) -> None:
     """What aiohttp lets through and could not be handed on as it is."""
     if request.version not in (HttpVersion10, HttpVersion11):
         raise BadRequest("semel speaks HTTP/1.1 and HTTP/1.0.")
-    coding = request.headers.get("Transfer-Encoding")
-    if coding is not None and coding.strip(" \t").lower() != "chunked":
-        # The body would be handed on in that coding, and the header that says so is hop-by-hop.
-        raise BadRequest("The only Transfer-Encoding that semel knows is chunked.")
 
 
 async def read_body(request: BaseRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
     """The whole body, or None without one. Nothing happens upstream before it is complete."""
     length = request.headers.get("Content-Length")
-    if length is not None and int(length) > limits.body:
+    if length is None:  # aiohttp lets nothing through that has both
+        _check_coding(request.headers.get("Transfer-Encoding", "chunked"))
+    elif int(length) > limits.body:
         raise TooLarge(f"The body has {length} bytes, the limit is {limits.body} (limits.request_body).")
     expect = request.headers.get("Expect")
     if expect is not None:
@@ -111,13 +110,37 @@ async def read_body(request: BaseRequest, connection: Connection, limits: Reques
     if not request.body_exists:
         return None
     spool = Spool(limits.spool, limits.spool_directory)
-    content = request.content
+    content, patience = request.content, connection.limits.header_timeout
     while not content.at_eof():
         # What arrived together with the head is here already; waiting for it would cost a round of the loop.
-        spool.append(content.read_nowait() if content.is_eof() else await content.readany())
+        part = content.read_nowait() if content.is_eof() else await _next_part(content, patience)
+        try:
+            spool.append(part)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The body cannot be put aside while it arrives ({error.strerror}), and nothing was sent: "
+                "call again when that is mended."
+            ) from error
         if spool.size > limits.body:
             raise TooLarge(f"The body is over {limits.body} bytes (limits.request_body).")
     return spool
+
+
+def _check_coding(coding: str) -> None:
+    if coding.strip(" \t").lower() != "chunked":
+        # The body would be handed on in that coding, and the header that says so is hop-by-hop.
+        raise BadRequest("The only Transfer-Encoding that semel knows is chunked.")
+
+
+async def _next_part(content: StreamReader, patience: float) -> bytes:
+    """A body may take its time, but not stand still."""
+    try:
+        async with asyncio.timeout(patience):
+            return await content.readany()
+    except TimeoutError:
+        raise BadRequest(
+            f"No byte of the body arrived for {patience:g} seconds, and nothing was sent: send it whole."
+        ) from None
 
 
 async def understand(

@@ -6,7 +6,6 @@ under a keyed digest of all those bytes, so no body and no credential stays behi
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import OrderedDict
 from hashlib import blake2b
@@ -19,13 +18,16 @@ from proxy.core.headers import Headers
 from proxy.core.identity import Asked, Identity, frame, identify
 from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
 from proxy.front.address import UpstreamAddress
+from proxy.front.aside import Aside
 from proxy.front.sending import TENANT
 from proxy.spool import Spool
 
-# Naming a larger body is left to a thread, so that other callers do not wait for it.
+# A larger body is named aside, and so is every compressed one: what it becomes does not show in its size.
 NAMED_INLINE = 256 * 1024
-# Requests up to this size are remembered, this many of them.
+# Requests up to this size, with arguments up to this size, are remembered; this many of them.
 REMEMBERED_SIZE, REMEMBERED = 16 * 1024, 4096
+# Larger arguments are told to people as a digest. The name was made from all of them.
+TOLD_ARGUMENTS = 64 * 1024
 
 
 class Named(NamedTuple):
@@ -37,9 +39,10 @@ class Named(NamedTuple):
 
 
 class Namer:
-    def __init__(self, *, secret: bytes, body_limit: int) -> None:
+    def __init__(self, *, secret: bytes, body_limit: int, aside: Aside) -> None:
         self._secret = secret
         self._body_limit = body_limit
+        self._aside = aside
         self._salt = os.urandom(32)
         self._policies: PolicySet | None = None
         self._remembered: OrderedDict[bytes, Named] = OrderedDict()
@@ -57,17 +60,19 @@ class Namer:
         if policies is not self._policies:  # a reload: other rules, other names
             self._policies = policies
             self._remembered.clear()
-        if body is not None and body.size > REMEMBERED_SIZE:
-            return await self._name(upstream, address, method, headers, body, occurrence)
+        if len(address.raw_path) + (0 if body is None else body.size) > REMEMBERED_SIZE:
+            return await self._find(upstream, address, method, headers, body, occurrence)
         ticket = self._ticket(address, method, headers, body)
         named = self._remembered.get(ticket)
-        if named is None:
-            named = await self._name(upstream, address, method, headers, body, occurrence)
+        if named is not None:
+            self._remembered.move_to_end(ticket)
+            return named
+        named = await self._find(upstream, address, method, headers, body, occurrence)
+        # It may have been found aside, and there may have been a reload meanwhile.
+        if policies is self._policies and len(_arguments(named)) <= REMEMBERED_SIZE:
             self._remembered[ticket] = named
             if len(self._remembered) > REMEMBERED:
                 self._remembered.popitem(last=False)
-        else:
-            self._remembered.move_to_end(ticket)
         return named
 
     def _ticket(self, address: UpstreamAddress, method: str, headers: Headers, body: Spool | None) -> bytes:
@@ -78,7 +83,7 @@ class Namer:
         parts = (target, query, whole, *chain.from_iterable(headers))
         return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
 
-    async def _name(
+    async def _find(
         self,
         upstream: Upstream,
         address: UpstreamAddress,
@@ -87,9 +92,24 @@ class Namer:
         body: Spool | None,
         occurrence: int,
     ) -> Named:
-        match = find_rule(upstream, method, address.raw_path) or default_rule(
-            method, has_grant_type=_asks_for_a_token(headers, body)
-        )
+        if body is None or (body.size <= NAMED_INLINE and not codings(headers)):
+            return self._find_now(upstream, address, method, headers, body, occurrence)
+        return await self._aside.run(self._find_now, upstream, address, method, headers, body, occurrence)
+
+    def _find_now(
+        self,
+        upstream: Upstream,
+        address: UpstreamAddress,
+        method: str,
+        headers: Headers,
+        body: Spool | None,
+        occurrence: int,
+    ) -> Named:
+        match = find_rule(upstream, method, address.raw_path)
+        readable: Body | None = None
+        if match is None:
+            readable = _readable(headers, body, self._body_limit)
+            match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
         rule = match.rule
         safe = rule.is_safe(method)
         # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
@@ -104,13 +124,23 @@ class Namer:
             query=address.query.encode() if address.query else b"",
             headers=headers,
             path_names=match.names,
-            body=_readable(headers, body, self._body_limit),
+            body=_readable(headers, body, self._body_limit) if readable is None else readable,
             occurrence=occurrence,
             credentials=upstream.credentials,
         )
-        if body is None or body.size <= NAMED_INLINE:
-            return Named(match, safe, identify(asked, rule, self._secret))
-        return Named(match, safe, await asyncio.to_thread(identify, asked, rule, self._secret))
+        identity = identify(asked, rule, self._secret)
+        if len(identity.arguments) > TOLD_ARGUMENTS:
+            identity = identity._replace(arguments=_digest(identity.arguments))
+        return Named(match, safe, identity)
+
+
+def _arguments(named: Named) -> bytes:
+    return b"" if named.identity is None else named.identity.arguments
+
+
+def _digest(arguments: bytes) -> bytes:
+    """Canonical JSON too, of a shape that arguments do not have."""
+    return b'["digest","%b"]' % blake2b(arguments, digest_size=32).hexdigest().encode()
 
 
 def _content_type(headers: Headers) -> bytes:
@@ -121,14 +151,12 @@ def _media_type(content_type: bytes) -> str:
     return content_type.split(b";", 1)[0].strip().lower().decode("latin-1")
 
 
-def _asks_for_a_token(headers: Headers, body: Spool | None) -> bool:
+def _asks_for_a_token(body: Body) -> bool:
     """An OAuth token request is never recorded: its answer is a secret that must be fresh."""
-    if body is None or body.size > NAMED_INLINE:
-        return False
-    if _media_type(_content_type(headers)) != "application/x-www-form-urlencoded":
+    if body.media_type != "application/x-www-form-urlencoded":
         return False
     try:
-        return "grant_type" in parse_pairs(body.whole())
+        return "grant_type" in parse_pairs(body.data)
     except NotCanonical:
         return False
 

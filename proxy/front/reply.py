@@ -24,10 +24,11 @@ _STATUS_LINES = {
 class Written:
     """What aiohttp gets back: a reply that is already on its way, so there is nothing left to prepare."""
 
-    __slots__ = ("body_length", "keep_alive", "status")
+    __slots__ = ("_connection", "body_length", "keep_alive", "status")
 
-    def __init__(self, status: int, *, keep_alive: bool, body_length: int) -> None:
+    def __init__(self, status: int, connection: Connection, *, keep_alive: bool, body_length: int) -> None:
         self.status = status
+        self._connection = connection
         self.keep_alive = keep_alive
         self.body_length = body_length
 
@@ -35,7 +36,8 @@ class Written:
         """Nothing to do."""
 
     async def write_eof(self) -> None:
-        """Nothing to do."""
+        """The next request on this connection waits until the client has taken this reply."""
+        await self._connection.drain()
 
 
 class ReplyWriter:
@@ -92,14 +94,17 @@ class ReplyWriter:
 
     def _ended(self, status: int) -> Written:
         faults.reach(Point.REPLY_ENDED)
-        return Written(status, keep_alive=self._keep_alive, body_length=self.size)
+        return Written(status, self._connection, keep_alive=self._keep_alive, body_length=self.size)
 
     def _has_no_body(self, status: int) -> bool:
         return self._is_head or status in (204, 304)
 
     def _is_chunked(self, status: int, headers: Headers) -> bool:
-        if self._has_no_body(status) or any(name.lower() == b"content-length" for name, _ in headers):
+        if self._has_no_body(status):
             return False
+        for name, _ in headers:
+            if len(name) == 14 and name.lower() == b"content-length":
+                return False
         if not self._http11:
             self._keep_alive = False  # the end of the connection is the end of the body
             return False

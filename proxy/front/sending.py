@@ -5,7 +5,9 @@ A replay needs none of it, so it is a recipe until the exchange asks.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.core.headers import SEMEL_PREFIX, Headers, end_to_end
@@ -21,6 +23,12 @@ from proxy.upstream.client import request_head
 TENANT = "default"
 # A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.
 WARM, LUKEWARM = 1.0, 15.0
+
+# Wider than the headers that tell callers apart: those name the call, these are only left out of the record.
+_SOUNDS_SECRET = re.compile(
+    rb"token|secret|passw|passphrase|credential|authorization|session|cookie|signature|api-?key|jwt"
+    rb"|(?:^|[-_])auth(?:$|[-_])|(?<!idempotency)[-_]key$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,7 @@ class Sending(NamedTuple):
             occurrence=self.told.occurrence,
             method=self.method,
             target=outgoing.target,
-            headers=_without_credentials(outgoing.headers, self.upstream.credentials),
+            headers=_without_secrets(outgoing.headers, self.upstream.credentials),
             body=self.body,
         )
 
@@ -94,6 +102,13 @@ def _stays_here(name: bytes) -> bool:
     return name in (b"host", b"expect") or name.startswith(SEMEL_PREFIX)
 
 
-def _without_credentials(headers: Headers, further: tuple[str, ...]) -> Headers:
-    secret = CREDENTIAL_HEADERS.union(name.encode() for name in further) if further else CREDENTIAL_HEADERS
-    return tuple([pair for pair in headers if pair[0].lower() not in secret])
+def _without_secrets(headers: Headers, further: tuple[str, ...]) -> Headers:
+    return tuple([pair for pair in headers if not _may_be_secret(pair[0], further)])
+
+
+@lru_cache(maxsize=256)
+def _may_be_secret(raw_name: bytes, further: tuple[str, ...]) -> bool:
+    """Not needed in the record: a resend takes it from whoever asks again."""
+    name = raw_name.lower()
+    listed = name in CREDENTIAL_HEADERS or name.decode("latin-1") in further
+    return listed or _SOUNDS_SECRET.search(name) is not None

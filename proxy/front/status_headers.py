@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from proxy.answers import MAX_CACHED
 from proxy.core.headers import Headers, without_semel
 from proxy.core.intent import Call
 from proxy.core.outcome import Verdict, judge_status
+from proxy.core.policy import Mode
 from proxy.front.incoming import Incoming
 from proxy.stream import Capture
 
@@ -48,8 +50,11 @@ def _with(headers: Headers, status: bytes, call: str, cache: bytes) -> Headers:
 
 def is_stored(capture: Capture, incoming: Incoming) -> bool:
     """Whether the answer is, or will be, kept. Before the end a rule's expression leaves that open: no."""
+    rule = incoming.match.rule
+    if capture.is_too_long or (rule.mode is Mode.CACHE and capture.expected > MAX_CACHED):
+        return False
     if capture.stored is not None:
         return capture.stored
-    outcome = incoming.match.rule.outcome
+    outcome = rule.outcome
     verdict = judge_status(capture.status, safe=incoming.safe, rule=outcome)
     return verdict is Verdict.FINAL and outcome.not_executed_if is None

@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator
 
 from aiohttp.web import BaseRequest
 
 from proxy.answers import Produced
-from proxy.core.encoding import Undecodable, accepts, codings, decode
+from proxy.core.encoding import Decoder, Undecodable, accepts, codings
 from proxy.core.headers import Headers
 from proxy.errors import AnswerUnavailable
+from proxy.front.aside import Aside
 
 # A record is decoded for a caller only up to this size.
 DECODABLE = 64 * 1024 * 1024
-# Decoding more than this is left to a thread.
-DECODED_INLINE = 64 * 1024
 
 
-async def suited(answer: Produced, request: BaseRequest) -> Produced:
+async def suited(answer: Produced, request: BaseRequest, aside: Aside) -> Produced:
     applied = codings(answer.headers)
     if not applied or accepts(_accept_encoding(request), applied):
         return answer
-    body = answer.body if isinstance(answer.body, bytes) else b"".join([part async for part in answer.body])
-    if not body:  # HEAD, 204, 304: there is nothing to decode
-        return Produced(answer.status, answer.headers, body)
     try:
-        if len(body) <= DECODED_INLINE:
-            plain = decode(body, applied, DECODABLE)
-        else:
-            plain = await asyncio.to_thread(decode, body, applied, DECODABLE)
+        plain = await _decoded(answer.body, applied, aside)
     except Undecodable as error:
         raise AnswerUnavailable(
             f"The answer is recorded as {', '.join(applied)}, which this request does not accept, and it "
             f"cannot be decoded ({error}). Ask with the Accept-Encoding of the first request."
         ) from None
+    if plain is None:  # HEAD, 204, 304: there is nothing to decode
+        return Produced(answer.status, answer.headers, b"")
     return Produced(answer.status, _plain_headers(answer.headers, len(plain)), plain)
+
+
+async def _decoded(
+    body: bytes | AsyncIterator[bytes], applied: tuple[str, ...], aside: Aside
+) -> bytes | None:
+    """Part by part, so that what is too much, or not what it says, is given up early. None without a part."""
+    decoder: Decoder | None = None
+    plain: list[bytes] = []
+    room = DECODABLE
+    async for part in _parts(body):
+        if decoder is None:
+            decoder = Decoder(applied)
+        # How much a part becomes does not show in its size: always aside.
+        more = await aside.run(decoder.feed, part, room)
+        plain.append(more)
+        room -= len(more)
+    if decoder is None:
+        return None
+    decoder.finish()
+    return b"".join(plain)
+
+
+async def _parts(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(body, bytes):
+        if body:
+            yield body
+        return
+    async for part in body:
+        yield part
 
 
 def _accept_encoding(request: BaseRequest) -> bytes | None:

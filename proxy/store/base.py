@@ -7,7 +7,7 @@ raised may or may not have landed: the caller reads the row again and looks at t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from proxy.core.intent import Call, Entry, State
@@ -29,6 +29,14 @@ class Census:
     oldest_doubt_at: float | None
     bytes_used: int
     cache_evictions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphans:
+    """Pending calls of the dead. `unreadable`: by id, those of which the store can only say why not."""
+
+    calls: list[Call]
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,12 @@ class Store(Protocol):
     async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
         """Oldest first."""
 
-    async def orphans(self) -> list[Call]:
+    async def orphans(self) -> Orphans:
         """Pending calls whose owner is dead. A living owner's calls are never among them."""
 
     def owns(self) -> bool:
-        """Asked directly before the first byte: may this process still act as the owner it claims to be?"""
+        """Asked directly before the first byte: may this process still act as the owner it claims to be?
+        Costs next to nothing."""
 
     async def owner_is_dead(self, owner: str) -> bool: ...
 
@@ -103,6 +112,6 @@ class Store(Protocol):
         """None when it is gone: evicted, expired, damaged."""
 
     async def ping(self) -> None:
-        """A real round trip, for /readyz."""
+        """A real round trip, for /readyz. Raises too when this process may no longer send."""
 
     async def close(self) -> None: ...

@@ -14,10 +14,12 @@ import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
@@ -31,6 +33,8 @@ RECOUNT = 900.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Enough to keep several fsyncs under way, few enough not to drown the disk.
 THREADS = 4
+
+T = TypeVar("T")
 
 
 class Blobs:
@@ -49,18 +53,15 @@ class Blobs:
 
     async def put(self, chunks: Iterable[bytes]) -> BlobRef:
         """Goes on to its end when the waiter is cancelled; a blob that no row names is collected later."""
-        self._refuse_if_closed()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._put, chunks)
+        return await self._in_thread(self._put, chunks)
 
     async def read(self, ref: BlobRef) -> AsyncIterator[bytes]:
-        self._refuse_if_closed()
-        run = asyncio.get_running_loop().run_in_executor
-        fd = await run(self._threads, self._open, ref)
+        file = await self._in_thread(self._open, ref)
         try:
             digest = hashlib.blake2b(digest_size=32)
             left = ref.size
             while left:
-                chunk = await run(self._threads, _read, fd, min(CHUNK, left))
+                chunk = await self._in_thread(_read, file, min(CHUNK, left))
                 left -= len(chunk)
                 digest.update(chunk)
                 if not chunk or (not left and digest.hexdigest() != ref.digest):
@@ -69,7 +70,7 @@ class Blobs:
             if not ref.size and digest.hexdigest() != ref.digest:
                 raise BlobLost(f"blob {ref.digest} is damaged")
         finally:
-            os.close(fd)
+            del file  # not with the frame: an exception may keep that for long
 
     def bytes_used(self) -> int:
         """Cheap: the last count and what this process added since. A new count is begun when that is old."""
@@ -83,6 +84,14 @@ class Blobs:
     async def close(self) -> None:
         self._closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    def _in_thread(self, work: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+        except RuntimeError as error:  # no thread to be had
+            raise StoreUnavailable(f"the store is not available: {error}") from error
 
     # --- in a thread ---------------------------------------------------------------------------------
 
@@ -119,19 +128,18 @@ class Blobs:
         # Also when it was there: whoever made it may not have come to this line yet.
         _sync_directory(self._directory)
 
-    def _open(self, ref: BlobRef) -> int:
+    def _open(self, ref: BlobRef) -> _OpenFile:
         if not _DIGEST.fullmatch(ref.digest):
             raise BlobLost("not the name of a blob")
         try:
-            fd = os.open(self._path(ref.digest), os.O_RDONLY | os.O_CLOEXEC)
+            file = _OpenFile(self._path(ref.digest))
         except FileNotFoundError:
             raise BlobLost(f"blob {ref.digest} is missing") from None
         except OSError as error:
             raise StoreUnavailable(f"the store is not available: {error.strerror}") from error
-        if os.fstat(fd).st_size != ref.size:
-            os.close(fd)
+        if os.fstat(file.fd).st_size != ref.size:
             raise BlobLost(f"blob {ref.digest} has the wrong size")
-        return fd
+        return file
 
     def _recount(self) -> None:
         """A pause after each directory: a million files must not be felt."""
@@ -156,9 +164,15 @@ class Blobs:
     def _path(self, digest: str) -> Path:
         return self._directory / digest[:2] / digest
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
+
+class _OpenFile:
+    """Open for as long as anybody refers to it. A job in a thread goes on when its waiter has left: what it
+    opens must not be lost, and what it reads must not be closed, and its number given to another file, under
+    its hands."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self.fd)
 
 
 def _write(path: Path, chunks: Iterable[bytes]) -> BlobRef:
@@ -177,9 +191,9 @@ def _write(path: Path, chunks: Iterable[bytes]) -> BlobRef:
     return BlobRef(digest.hexdigest(), size)
 
 
-def _read(fd: int, length: int) -> bytes:
+def _read(file: _OpenFile, length: int) -> bytes:
     try:
-        return os.read(fd, length)
+        return os.read(file.fd, length)
     except OSError as error:
         raise StoreUnavailable(f"the store is not available: {error.strerror}") from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from proxy.errors import StoreUnavailable
+from proxy.store.codec import DamagedRecord
 
 FILE_NAME = "ledger.sqlite"
 
@@ -100,10 +101,10 @@ _MEANING: tuple[tuple[type[BaseException], str], ...] = (
     (apsw.TooBigError, "the record is too large to be stored"),
 )
 
-# Errors of one statement's values. The transaction is sound, the job that brought them is not.
+# Errors of one statement's values, or of the one row it met. The transaction is sound, the job is not.
 OWN_FAULT: tuple[type[BaseException], ...] = (
     apsw.ConstraintError, apsw.MismatchError, apsw.RangeError, apsw.TooBigError, apsw.BindingsError,
-    TypeError, ValueError, OverflowError,
+    TypeError, ValueError, OverflowError, DamagedRecord,
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import apsw
 from proxy.core.intent import Call, Entry, State
 from proxy.errors import StoreUnavailable
 from proxy.store import statements
-from proxy.store.base import BlobRef, Census, Swap
+from proxy.store.base import BlobRef, Census, Orphans, Swap
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.premises import Premises, move_in
@@ -129,22 +129,23 @@ class EmbeddedStore:
 
     # --- owners --------------------------------------------------------------------------------------
 
-    async def orphans(self) -> list[Call]:
-        calls: list[Call] = await self._reader.submit(self._orphans)
-        return calls
+    async def orphans(self) -> Orphans:
+        orphans: Orphans = await self._reader.submit(self._orphans)
+        return orphans
 
-    def _orphans(self, connection: apsw.Connection) -> list[Call]:
-        owners = statements.pending_owners(connection)
-        dead = [owner for owner in owners if self._owner.is_dead(owner)]
-        self._owner.forget_dead(frozenset(owners))
-        return [call for owner in dead for call in statements.pending_of(connection, owner)]
+    def _orphans(self, connection: apsw.Connection) -> Orphans:
+        # What cannot be read is no epoch that this store ever gave: its owner is dead.
+        owners = [(owner, owner.decode(errors="replace")) for owner in statements.pending_owners(connection)]
+        dead = [owner for owner, epoch in owners if self._owner.is_dead(epoch)]
+        self._owner.forget_dead(frozenset(epoch for _, epoch in owners))
+        return statements.pending_of(connection, dead)
 
     def owns(self) -> bool:
         return not self._closed and self._owner.holds()
 
     async def owner_is_dead(self, owner: str) -> bool:
         if owner == self.owner:
-            return not self.owns()
+            return self._closed or not self._owner.look()
         dead: bool = await self._reader.submit(lambda _: self._owner.is_dead(owner))
         return dead
 
@@ -189,6 +190,12 @@ class EmbeddedStore:
         return await self._cache.get(key)
 
     async def ping(self) -> None:
+        self._refuse_if_closed()
+        if not self._owner.look():
+            raise StoreUnavailable(
+                "nothing is sent any more, restart semel: its lock in owners/ was removed, and so other "
+                "processes take this one for dead"
+            )
         await self._writer.submit(statements.touch, str(time.time()).encode())
         await self._reader.submit(statements.version, b"")
 

@@ -16,7 +16,7 @@ from itertools import count
 
 from proxy.core.intent import Call, Entry, State, is_live
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Census, Swap
+from proxy.store.base import BlobLost, BlobRef, Census, Orphans, Swap
 from proxy.store.watchers import Watchers
 
 CHUNK = 256 * 1024
@@ -59,7 +59,8 @@ class MemoryStore:
 
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         self._check()
-        return self.world.calls.get(key)
+        present = self.world.calls.get(key)
+        return known if known and present and known.version == present.version else present
 
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         if call.version != expected + 1:
@@ -116,10 +117,10 @@ class MemoryStore:
             calls.sort(key=lambda call: call.doubt.since if call.doubt else 0.0)
         return calls[:limit]
 
-    async def orphans(self) -> list[Call]:
+    async def orphans(self) -> Orphans:
         self._check()
-        living = self.world.living
-        return [c for c in self.world.calls.values() if c.state is State.PENDING and c.owner not in living]
+        living, calls = self.world.living, self.world.calls.values()
+        return Orphans(calls=[c for c in calls if c.state is State.PENDING and c.owner not in living])
 
     def owns(self) -> bool:
         return not self._closed

@@ -22,6 +22,11 @@ _SUFFIX = ".lock"
 _UNNAMED = "new-"
 # No process takes so many seconds to name its file.
 ABANDONED = 3600.0
+# How old a look at the own file may be when a send asks: a look is a system call, and there are thousands
+# of sends a second. The kernel keeps the lock while the process lives, awake or asleep, so it cannot be
+# lost; only somebody's hand can remove the file. A send in the moment after that is as one begun the moment
+# before: to others its call is in doubt, nobody repeats it yet, and its answer settles it.
+LOOK_EVERY = 0.25
 
 
 class Owner:
@@ -41,6 +46,8 @@ class Owner:
             os.close(self._fd)
             unnamed.unlink(missing_ok=True)
             raise
+        self._held = True
+        self._next_look = 0.0
         _close_after_fork(self)
 
     def _lock(self, path: Path) -> None:
@@ -57,12 +64,21 @@ class Owner:
             )
 
     def holds(self) -> bool:
+        """For every send: what `look` said, at most LOOK_EVERY ago."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_EVERY
+            self.look()
+        return self._held
+
+    def look(self) -> bool:
         """False once released, or when somebody removed the file: others then take this process for dead."""
-        return self._fd >= 0 and os.fstat(self._fd).st_nlink > 0
+        self._held = self._held and os.fstat(self._fd).st_nlink > 0
+        return self._held
 
     def is_dead(self, epoch: str) -> bool:
         if epoch == self.epoch:
-            return not self.holds()
+            return not self.look()
         if not _EPOCH.fullmatch(epoch):
             return True  # not a name that this store ever gave
         try:
@@ -83,16 +99,19 @@ class Owner:
 
     def release(self) -> None:
         if self._fd >= 0:
-            if self.holds():
+            if self.look():
                 self._path.unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = -1
+            self._let_go()
 
     def after_fork(self) -> None:
         """In a child: the lock belongs to the parent and must die with it, so its copy is closed."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._held = False
+        os.close(self._fd)
+        self._fd = -1
 
     def _path_of(self, epoch: str) -> Path:
         return self._directory / f"{epoch}{_SUFFIX}"

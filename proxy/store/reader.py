@@ -57,7 +57,7 @@ class Reader(Worker):
             return job, perform(connection, *args), None
         except apsw.Error:
             raise
-        except Exception as error:  # a row that cannot be read, a lock that cannot be looked at: its own trouble
+        except Exception as error:  # its own trouble: a row that cannot be read, a lock out of reach
             return job, None, unavailable(error)
 
     def _open(self) -> apsw.Connection:

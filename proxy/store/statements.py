@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 
 from proxy.core.intent import Call, Entry, State
-from proxy.store.base import Swap
-from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, Row, row_to_call, row_to_entry
+from proxy.store.base import Orphans, Swap
+from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, row_to_call, row_to_entry
 
 _COLUMNS = ", ".join(CALL_COLUMNS)
 _HOLES = ", ".join(f"?{n}" for n in range(1, len(CALL_COLUMNS) + 1))
@@ -54,10 +54,13 @@ _LIST = {
     State.DENIED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'denied' ORDER BY id",
 }
 IN_STATE = {state: f"SELECT {_COLUMNS} FROM calls {rest} LIMIT ?" for state, rest in _LIST.items()}  # noqa: S608
-PENDING_OWNERS = "SELECT DISTINCT owner FROM calls INDEXED BY calls_pending WHERE state = 'pending'"
+# The owner as bytes, which can always be read.
+PENDING_OWNERS = (
+    "SELECT DISTINCT CAST(owner AS BLOB) FROM calls INDEXED BY calls_pending WHERE state = 'pending'"
+)
 PENDING_OF = (
-    f"SELECT {_COLUMNS} FROM calls INDEXED BY calls_pending "  # noqa: S608
-    "WHERE state = 'pending' AND owner = ? ORDER BY id"
+    "SELECT key FROM calls INDEXED BY calls_pending "
+    "WHERE state = 'pending' AND owner = CAST(? AS TEXT) ORDER BY id"
 )
 LIVE_CALLS = (
     "SELECT count(*) FROM calls WHERE upstream = ?1 AND rule = ?2 "
@@ -132,12 +135,20 @@ def in_state(connection: apsw.Connection, state: State, limit: int) -> list[Call
     return [row_to_call(row) for row in connection.execute(IN_STATE[state], (limit,))]
 
 
-def pending_owners(connection: apsw.Connection) -> list[str]:
+def pending_owners(connection: apsw.Connection) -> list[bytes]:
     return [owner for (owner,) in connection.execute(PENDING_OWNERS)]
 
 
-def pending_of(connection: apsw.Connection, owner: str) -> list[Call]:
-    return [row_to_call(row) for row in connection.execute(PENDING_OF, (owner,))]
+def pending_of(connection: apsw.Connection, owners: Iterable[bytes]) -> Orphans:
+    """Row by row: one that cannot be read does not stand before the others."""
+    found, unreadable = [], {}
+    keys = [key for owner in owners for (key,) in connection.execute(PENDING_OF, (owner,))]
+    for key in keys:
+        try:
+            found.append(get(connection, key))
+        except (DamagedRecord, UnicodeDecodeError) as error:
+            unreadable[key.hex()] = str(error)
+    return Orphans(calls=[call for call in found if call is not None], unreadable=unreadable)
 
 
 def differing(connection: apsw.Connection, watched: str) -> list[tuple[bytes, int]]:

@@ -75,9 +75,11 @@ class Worker(ABC):
                     self._between()
                 except Exception as error:  # whatever it was, the next job finds out whether it lasts
                     self._distrust(error)
-            self._leave()
         finally:
-            self._tell(self._end, jobs)
+            try:
+                self._leave()
+            finally:
+                self._tell(self._end, jobs)
 
     def _take(self) -> list[Job]:
         """Wait for one job, then take what else is there. Empty when the wait was cut short."""

@@ -26,7 +26,8 @@ KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
 
 
 class Unstorable(Exception):
-    """One job's values cannot be stored; the others in its batch have nothing to do with it."""
+    """One job's values cannot be stored, or what stands in their place cannot be read; the others in its
+    batch have nothing to do with it."""
 
     def __init__(self, job: Job, error: BaseException) -> None:
         super().__init__(str(error))

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proxy.core import canonical
-from proxy.core.canonical import MAX_DEPTH, Body, canonical_arguments, read_body
+from proxy.core.canonical import MAX_CONTAINERS, MAX_DEPTH, Body, canonical_arguments, read_body
 from tests.core.json_values import VALUES, Value, spelled
 from tests.counts import count
 
@@ -211,6 +211,16 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
 def test_depth_bombs_get_their_digest(data: bytes) -> None:
     """No crash and no exception, however deep."""
     assert kind(data) == "digest"
+
+
+def test_too_many_containers_get_their_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes of gzip hold millions of them; each would take memory, and time of the interpreter."""
+    assert kind(b"[" + b"[]," * MAX_CONTAINERS + b"1]") == "digest"
+    monkeypatch.setattr(canonical, "MAX_CONTAINERS", 1000)
+    for container, each in ((b"[],", 1), (b"{},", 1), (b'{"a":[1]},', 2)):
+        fits = 999 // each
+        assert kind(b"[" + container * fits + b"1]") == "json"
+        assert kind(b"[" + container * (fits + 1) + b"1]") == "digest"
 
 
 def _steps_taken(action: Callable[[], object]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import sys
 import zlib
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.encoding import Undecodable, accepts, codings, decode
+from proxy.core.encoding import MAX_CODINGS, Decoder, Undecodable, accepts, codings, decode
 from tests.counts import count
 
 if sys.version_info >= (3, 14):
@@ -48,6 +49,39 @@ def test_what_was_encoded_is_decoded_and_not_a_byte_over_the_bound(data: bytes, 
         assert decode(encoded, tuple(names), len(data)) == data
         with pytest.raises(Undecodable):
             decode(encoded, tuple(names), len(data) - 1)
+
+
+@settings(max_examples=count(100, 2_000), deadline=None)
+@given(
+    st.binary(max_size=2_000),
+    st.lists(st.sampled_from([*ENCODERS, "raw"]), max_size=3),
+    st.lists(st.integers(0, 2_500), max_size=6),
+)
+def test_in_parts_it_decodes_to_the_same(data: bytes, names: list[str], points: list[int]) -> None:
+    """However the encoded bytes are cut; and it is not finished before the last of them."""
+    encoded = data
+    for name in names:
+        encoded = {**ENCODERS, "raw": _raw_deflate}[name](encoded)
+    decoder = Decoder(tuple("deflate" if name == "raw" else name for name in names))
+    at = sorted({point % (len(encoded) + 1) for point in points} | {0, len(encoded)})
+    plain = b""
+    for start, end in itertools.pairwise(at):
+        if names:
+            with pytest.raises(Undecodable):
+                decoder.finish()
+        plain += decoder.feed(encoded[start:end], 10_000)
+    decoder.finish()
+    assert plain == data
+
+
+def test_more_codings_than_anybody_means_are_refused() -> None:
+    """Each would have a window of its own, and a header has room for thousands."""
+    encoded = b"x"
+    for _ in range(MAX_CODINGS):
+        encoded = gzip.compress(encoded)
+    assert decode(encoded, ("gzip",) * MAX_CODINGS, 1000) == b"x"
+    with pytest.raises(Undecodable):
+        decode(gzip.compress(encoded), ("gzip",) * (MAX_CODINGS + 1), 1000)
 
 
 def test_deflate_without_a_wrapper_is_read_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 
 import pytest
 
@@ -52,9 +53,14 @@ async def test_an_unknown_event_stream_under_content_length_keeps_its_last_byte_
 
 
 @in_virtual_time
-async def test_a_compressed_event_stream_is_treated_as_bytes() -> None:
-    """Its events cannot be seen; the end of the body is held back."""
-    assert await visible((*EVENTS, (b"Content-Encoding", b"gzip")), b"data: [DONE]\n\n") == 14
+async def test_of_a_compressed_event_stream_too_the_terminal_event_is_held_back() -> None:
+    """It is decoded to see where it ends, and handed on as it came."""
+    packer = zlib.compressobj(wbits=31)
+    first = packer.compress(b"data: a\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)
+    last = packer.compress(b"data: [DONE]\n\n") + packer.flush()
+    coding = (b"Content-Encoding", b"gzip")
+    assert await visible((*EVENTS, coding), first, last) == len(first)
+    assert await visible((*EVENTS, coding), first, b"no gzip", b"at all") == len(first)
 
 
 @in_virtual_time

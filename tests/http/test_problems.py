@@ -71,7 +71,7 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
     expected, retryable = (CONTRACT | FURTHER)[name]
     assert (status, members["status"]) == (expected, expected)
     assert members["title"]
-    assert members["detail"] == "Do this."
+    assert members["detail"].startswith("Do this.")
     assert (members["call"], members["tool"], members["upstream_status"]) == ("0" * 32, "send", 500)
     assert headers["content-type"] == "application/problem+json"
     assert headers["content-length"] == str(len(body))
@@ -83,6 +83,16 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
     else:
         assert headers["x-should-retry"] == headers["stripe-should-retry"] == "false"
         assert "retry-after" not in headers
+
+
+def test_a_store_in_trouble_says_what_to_do() -> None:
+    """What comes from deep inside knows only what is wrong; the caller is told the rest, and never twice."""
+    told = json.loads(render(errors.StoreUnavailable("the store is not available: the disk is full"))[2])
+    assert told["detail"].startswith(
+        "The store is not available: the disk is full. Nothing was sent: call again"
+    )
+    enough = json.loads(render(errors.StoreUnavailable("Nothing was sent; do this."))[2])
+    assert enough["detail"] == "Nothing was sent; do this."
 
 
 RULES = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zlib
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,44 @@ async def test_the_terminal_event_and_all_after_it_wait_for_the_commit(
             held.let_go()
             await caller.to_the_end()
         assert unchunked(caller.body) == FIRST + tail
+
+
+@pytest.mark.parametrize("kind", ["response.completed", "JSON-RPC result"])
+async def test_a_terminal_event_of_megabytes_waits_for_the_commit(tmp_path: Path, kind: str) -> None:
+    """A finished answer may carry images: its size does not let it pass."""
+    gate = asyncio.Event()
+    tail = TERMINAL[kind].replace(b"}\n\n", b', "image": "' + b"A" * 2_000_000 + b'"}\n\n')
+    script = (*READ_ALL, EVENTS + chunk(FIRST), Wait(gate), chunk(tail) + LAST)
+    async with world(tmp_path, script) as (_, port), calling(port, "hold") as caller:
+        await caller.until(FIRST)
+        with next_commit_held() as held:
+            gate.set()
+            await held.reached()
+            await caller.nothing_more()
+            assert caller.body == chunk(FIRST)
+            held.let_go()
+            await caller.to_the_end()
+        assert unchunked(caller.body) == FIRST + tail
+
+
+async def test_the_terminal_event_of_a_compressed_stream_waits_for_the_commit(tmp_path: Path) -> None:
+    """It is handed on as it came, and looked into on the way."""
+    gate = asyncio.Event()
+    packer = zlib.compressobj(wbits=31)
+    first = packer.compress(FIRST) + packer.flush(zlib.Z_SYNC_FLUSH)
+    tail = packer.compress(TERMINAL["message_stop"]) + packer.flush()
+    head = EVENTS.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    script = (*READ_ALL, head + chunk(first), Wait(gate), chunk(tail) + LAST)
+    async with world(tmp_path, script) as (_, port), calling(port, "hold") as caller:
+        await caller.until(first)
+        with next_commit_held() as held:
+            gate.set()
+            await held.reached()
+            await caller.nothing_more()
+            assert caller.body == chunk(first)
+            held.let_go()
+            await caller.to_the_end()
+        assert unchunked(caller.body) == first + tail
 
 
 async def test_the_terminal_event_waits_although_the_upstream_keeps_the_stream_open(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.core.intent import State
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Store, Swap
+from proxy.store.base import BlobLost, BlobRef, Orphans, Store, Swap
 from tests.stores import calls
 
 ROUNDS = 20
@@ -40,6 +40,10 @@ class StoreContract:
         """End the process that `store` stands for, without ceremony where that can be done."""
         await store.close()
 
+    async def vanish(self, key: bytes) -> None:
+        """Delete a row, as collecting does."""
+        raise NotImplementedError
+
     # --- compare and swap ----------------------------------------------------------------------------
 
     async def test_what_was_swapped_in_is_read_back_field_by_field(self, store: Store) -> None:
@@ -55,6 +59,22 @@ class StoreContract:
         done, entry = calls.settle(doubtful)
         assert (await store.swap(done, entry, expected=2)).won
         assert await store.get(call.key) == done
+
+    async def test_a_row_that_is_known_is_read_again_only_if_it_changed(
+        self, store: Store, other: Store
+    ) -> None:
+        """Unchanged: the very object brought along. Changed, by anybody: the row of now. Gone: None."""
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        known = replace(call)
+        assert await store.get(call.key, known) is known
+        done, entry = calls.settle(call)
+        assert (await other.swap(done, entry, expected=1)).won
+        assert await store.get(call.key, known) == done
+        assert await store.get(call.key, done) is done
+        await self.vanish(call.key)
+        assert await store.get(call.key, done) is None
+        assert await store.get(call.key) is None
 
     async def test_a_swap_against_another_version_changes_nothing_and_shows_what_is_there(
         self, store: Store
@@ -251,6 +271,33 @@ class StoreContract:
         assert census.oldest_doubt_at == calls.NOW + 5
         assert census.bytes_used > 0
 
+    async def test_live_calls_are_those_of_the_rule_that_have_not_lapsed(self, store: Store) -> None:
+        """What is open never lapses; what is settled does, in the very second; other rules do not count."""
+        made = [calls.claim(store.owner) for _ in range(4)]
+        elsewhere = [(replace(call, upstream="post"), entry) for call, entry in [calls.claim(store.owner)]]
+        elsewhere += [(replace(call, rule="look"), entry) for call, entry in [calls.claim(store.owner)]]
+        for call, entry in made + elsewhere:
+            await store.swap(call, entry, expected=0)
+        done, entry = calls.settle(made[0][0])
+        await store.swap(done, entry, expected=1)
+        free, entry = calls.release(made[1][0])
+        await store.swap(free, entry, expected=1)
+        await store.swap(*calls.lose(made[2][0]), expected=1)
+        assert done.expires_at is not None
+        assert free.expires_at is not None
+        assert free.expires_at < done.expires_at
+        for now, live in (
+            (calls.NOW, 4),
+            (free.expires_at - 1, 4),
+            (free.expires_at, 3),
+            (done.expires_at, 2),
+            (done.expires_at + 1e9, 2),
+        ):
+            assert await store.live_calls("mail", "send", now) == live
+        assert await store.live_calls("mail", "look", calls.NOW) == 1
+        assert await store.live_calls("post", "send", calls.NOW) == 1
+        assert await store.live_calls("post", "look", calls.NOW) == 0
+
     async def test_the_pending_calls_of_the_dead_are_orphans_and_nobody_elses(self, store: Store) -> None:
         """A living owner's calls never are; a dead one's are, at once, and only what is still pending."""
         doomed = await self.open()
@@ -263,13 +310,13 @@ class StoreContract:
         await doomed.swap(*calls.settle(finished), expected=1)
         assert store.owns()
         assert doomed.owns()
-        assert await store.orphans() == []
+        assert await store.orphans() == Orphans(calls=[])
         assert not await store.owner_is_dead(doomed.owner)
         await self.die(doomed)
         assert not doomed.owns()
         assert await store.owner_is_dead(doomed.owner)
         assert not await store.owner_is_dead(store.owner)
-        assert await store.orphans() == [theirs]
+        assert await store.orphans() == Orphans(calls=[theirs])
         assert await store.owner_is_dead("never heard of")
 
     async def test_all_processes_of_a_store_share_one_secret_and_no_epoch(
@@ -337,6 +384,7 @@ class StoreContract:
             store.orphans(),
             store.owner_is_dead("x"),
             store.census(),
+            store.live_calls("mail", "send", calls.NOW),
             store.put_blob([b""]),
             store.read_blob(BlobRef("0" * 64, 0)).__anext__(),
             store.cache_put(b"k", b"v", 1.0),

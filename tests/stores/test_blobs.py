@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from proxy.errors import StoreUnavailable
 from proxy.store import blobs as module
 from proxy.store.base import BlobLost, BlobRef
 from proxy.store.blobs import ABANDONED, CHUNK, Blobs
+from tests.inside import until
 
 
 @pytest.fixture
@@ -160,3 +164,97 @@ async def test_the_bytes_are_counted_without_walking_the_files_each_time(
     async with asyncio.timeout(5):
         while blobs.bytes_used() != 1600:
             await asyncio.sleep(0.005)
+
+
+def descriptors_of(path: Path) -> list[str]:
+    """Of this process, by number. One may be closed while we look."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if entry.readlink() == path:
+                found.append(entry.name)
+    return found
+
+
+class HeldThread:
+    """A thread stands where a test lets it stand, until `let_go`."""
+
+    def __init__(self) -> None:
+        self._reached, self._go_on = threading.Event(), threading.Event()
+
+    def stand(self) -> None:
+        self._reached.set()
+        assert self._go_on.wait(30)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self._reached.wait, 10)
+
+    def let_go(self) -> None:
+        self._go_on.set()
+
+
+@pytest.mark.parametrize("job", ["open", "read"])
+async def test_a_reader_who_leaves_costs_no_descriptor_and_takes_none_away(
+    tmp_path: Path, blobs: Blobs, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """The job in the thread goes on with the file open, and the file is closed when it ends."""
+    ref = await blobs.put([b"content"])
+    held = HeldThread()
+    if job == "open":
+        real_open = blobs._open
+
+        def opening(ref: BlobRef) -> object:
+            file = real_open(ref)
+            held.stand()
+            return file
+
+        monkeypatch.setattr(blobs, "_open", opening)
+    else:
+        real_read = module._read
+
+        def reading(*args: Any) -> bytes:
+            held.stand()
+            return real_read(*args)
+
+        monkeypatch.setattr(module, "_read", reading)
+    leaving = asyncio.create_task(read(blobs, ref))
+    try:
+        await held.reached()
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert leaving.cancelled()
+        assert len(descriptors_of(path_of(tmp_path, ref))) == 1
+    finally:
+        held.let_go()
+    del leaving
+    await until(lambda: not descriptors_of(path_of(tmp_path, ref)))
+
+
+async def test_whoever_reads_to_the_end_or_meets_damage_leaves_nothing_open(
+    tmp_path: Path, blobs: Blobs
+) -> None:
+    """Also while the error, and with it the reader's frame, is still in somebody's hands."""
+    ref = await blobs.put([b"content"])
+    path = path_of(tmp_path, ref)
+    assert await read(blobs, ref) == b"content"
+    await until(lambda: not descriptors_of(path))
+    path.write_bytes(b"damaged")
+    with pytest.raises(BlobLost) as kept:
+        await read(blobs, ref)
+    await until(lambda: not descriptors_of(path))
+    assert "damaged" in str(kept.value)
+
+
+async def test_without_a_thread_to_be_had_the_store_is_unavailable(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store raises nothing else, whatever the system refuses."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(blobs._threads, "submit", refuse)
+    with pytest.raises(StoreUnavailable, match="new thread"):
+        await blobs.put([b"content"])
+    with pytest.raises(StoreUnavailable, match="new thread"):
+        await read(blobs, BlobRef("0" * 64, 1))

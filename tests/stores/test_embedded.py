@@ -12,6 +12,7 @@ import pytest
 
 from proxy.errors import StoreUnavailable
 from proxy.store import checkpoints, statements
+from proxy.store.base import Swap
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
 from tests.stores import calls
@@ -25,6 +26,18 @@ class TestEmbedded(StoreContract):
 
     async def open(self) -> EmbeddedStore:
         return await EmbeddedStore.open(self.directory)
+
+    async def vanish(self, key: bytes) -> None:
+        execute(self.directory, "DELETE FROM calls WHERE key = ?", key)
+
+
+def execute(directory: Path, statement: str, *bindings: object) -> None:
+    """Past the store, in the file."""
+    connection = apsw.Connection(str(directory / FILE_NAME))
+    try:
+        connection.execute(statement, bindings)
+    finally:
+        connection.close()
 
 
 @pytest.fixture
@@ -140,9 +153,10 @@ async def test_a_long_read_elsewhere_does_not_stop_writes(
         export.execute("COMMIT")
     finally:
         export.close()
-    for _ in range(30):
-        assert (await store.swap(*calls.claim(store.owner), expected=0)).won
-    assert store._writer._log_pages < 60
+    grown = store._writer._log_pages
+    async with asyncio.timeout(10):
+        while store._writer._log_pages >= grown:
+            assert (await store.swap(*calls.claim(store.owner), expected=0)).won
 
 
 async def test_a_commit_of_this_process_wakes_its_watchers_itself(
@@ -188,12 +202,63 @@ async def test_a_row_that_cannot_be_read_hurts_nobody_else(tmp_path: Path, store
     await store.swap(good, entry, expected=0)
     bad, entry = calls.claim(store.owner)
     await store.swap(bad, entry, expected=0)
-    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
-    connection.execute("UPDATE calls SET record_version = 99 WHERE key = ?", (bad.key,))
-    connection.close()
+    execute(tmp_path / "state", "UPDATE calls SET record_version = 99 WHERE key = ?", bad.key)
     answers = await asyncio.gather(
         *(store.get(key) for key in (good.key, bad.key, good.key)), return_exceptions=True
     )
     assert answers[0] == answers[2] == good
     assert isinstance(answers[1], StoreUnavailable)
     assert "newer" in str(answers[1])
+
+
+DAMAGE = (
+    "UPDATE calls SET record_version = 99 WHERE key = ?",
+    "UPDATE calls SET expires_at = 1.0 WHERE key = ?",
+    "UPDATE calls SET tool = CAST(x'ff' AS TEXT) WHERE key = ?",
+    "UPDATE calls SET owner = CAST(x'ff' AS TEXT) WHERE key = ?",
+    "UPDATE calls SET owner = CAST(x'fe' AS TEXT) WHERE key = ?",
+)
+
+
+async def test_orphans_that_cannot_be_read_do_not_hide_the_others(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """Of a newer version, against the rules, not even text: each is named with its reason."""
+    dead = "1-1-0000000000000000"
+    made = [calls.claim(dead) for _ in range(len(DAMAGE) + 2)]
+    for call, entry in made:
+        await store.swap(call, entry, expected=0)
+    (first, _), *bad, (last, _) = made
+    for (call, _), damage in zip(bad, DAMAGE, strict=True):
+        execute(tmp_path / "state", damage, call.key)
+    orphans = await store.orphans()
+    assert orphans.calls == [first, last]
+    assert orphans.unreadable.keys() == {call.id for call, _ in bad}
+    assert "newer" in orphans.unreadable[bad[0][0].id]
+    assert all(orphans.unreadable.values())
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_row_that_cannot_be_read_spoils_no_batch(
+    tmp_path: Path, store: EmbeddedStore, damage: str
+) -> None:
+    """Neither of reads nor of writes, and no connection is given up for it."""
+    bad, entry = calls.claim(store.owner)
+    await store.swap(bad, entry, expected=0)
+    execute(tmp_path / "state", damage, bad.key)
+    connections = store._reader._connection, store._writer._connection
+    good = [calls.claim(store.owner) for _ in range(2)]
+    answers = await asyncio.gather(
+        store.swap(*good[0], expected=0),
+        store.swap(bad, entry, expected=0),  # loses, and would be shown the row
+        store.swap(*good[1], expected=0),
+        store.get(os.urandom(16)),
+        store.get(bad.key),
+        store.get(os.urandom(16)),
+        return_exceptions=True,
+    )
+    assert answers[0] == answers[2] == Swap(True)
+    assert answers[3] is answers[5] is None
+    assert isinstance(answers[1], StoreUnavailable)
+    assert isinstance(answers[4], StoreUnavailable)
+    assert (store._reader._connection, store._writer._connection) == connections

@@ -19,6 +19,9 @@ class TestMemory(StoreContract):
     async def open(self) -> MemoryStore:
         return MemoryStore(self.world)
 
+    async def vanish(self, key: bytes) -> None:
+        del self.world.calls[key]
+
     async def die(self, store: Store) -> None:
         assert isinstance(store, MemoryStore)
         store.kill()

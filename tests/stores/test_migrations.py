@@ -60,7 +60,7 @@ async def test_a_version_1_database_is_migrated_and_every_row_is_read(tmp_path: 
     store = await EmbeddedStore.open(tmp_path / "state")
     try:
         await check_version_1(store)
-        assert [call.key for call in await store.orphans()] == [b"\x01" * 16]
+        assert [call.key for call in (await store.orphans()).calls] == [b"\x01" * 16]
         store.mark_replayed(b"\x04" * 16, calls.NOW)
         assert await store.replays(b"\x04" * 16) == 1
         pending = await store.get(b"\x01" * 16)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from proxy.errors import ConfigurationError
+from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.store import owners
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
 
@@ -102,16 +104,40 @@ async def test_a_file_system_without_working_locks_is_refused(
 
 
 async def test_an_owner_whose_file_was_removed_may_not_act(tmp_path: Path) -> None:
-    """Others take it for dead, so it must not send."""
+    """Others take it for dead, so soon it does not send any more; and it says why it is not ready."""
     store = await EmbeddedStore.open(tmp_path / "state")
     other = await EmbeddedStore.open(tmp_path / "state")
     try:
         assert store.owns()
+        await store.ping()
         (tmp_path / "state" / "owners" / f"{store.owner}.lock").unlink()
-        assert not store.owns()
+        async with asyncio.timeout(5):
+            while store.owns():
+                await asyncio.sleep(0.01)
+        with pytest.raises(StoreUnavailable, match="restart semel: its lock in owners/ was removed"):
+            await store.ping()
         assert await store.owner_is_dead(store.owner)
         assert await other.owner_is_dead(store.owner)
         assert other.owns()
+        await other.ping()
     finally:
         await store.close()
         await other.close()
+
+
+async def test_sends_do_not_look_at_the_lock_each_time_and_readiness_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look now and then is enough for sends; what readiness finds holds for them at once."""
+    monkeypatch.setattr(owners, "LOOK_EVERY", 3600.0)
+    store = await EmbeddedStore.open(tmp_path / "state")
+    try:
+        assert store.owns()
+        (tmp_path / "state" / "owners" / f"{store.owner}.lock").unlink()
+        assert all(store.owns() for _ in range(100))
+        with pytest.raises(StoreUnavailable):
+            await store.ping()
+        assert not store.owns()
+    finally:
+        await store.close()
+        assert not store.owns()

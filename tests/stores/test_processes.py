@@ -86,15 +86,15 @@ async def test_the_calls_of_a_killed_process_are_orphans_at_once(
         call, entry = calls.claim(other.owner)
         await store.swap(call, entry, expected=0)
         assert not await store.owner_is_dead(other.owner)
-        assert await store.orphans() == []
+        assert (await store.orphans()).calls == []
         other.process.kill()
         await other.process.wait()
         assert await store.owner_is_dead(other.owner)
-        assert await store.orphans() == [call]
+        assert (await store.orphans()).calls == [call]
     lock = tmp_path / "state" / "owners" / f"{other.owner}.lock"
     assert lock.exists()
     await store.swap(*calls.lose(call), expected=1)
-    assert await store.orphans() == []
+    assert (await store.orphans()).calls == []
     assert not lock.exists()
     assert await store.owner_is_dead(other.owner)
     assert not await store.owner_is_dead(store.owner)
@@ -124,7 +124,7 @@ async def test_killed_at_the_commit_nothing_acknowledged_is_missing(
         while line := await doomed.read():
             acknowledged.append(line)
         assert await doomed.process.wait() == -9
-    orphans = await store.orphans()
+    orphans = (await store.orphans()).calls
     assert {call.owner for call in orphans} <= {doomed.owner}
     found = {call.id for call in orphans}
     assert found >= set(acknowledged)

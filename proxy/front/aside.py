@@ -1,0 +1,31 @@
+"""Work that would keep other callers waiting, done beside the event loop in threads of its own.
+
+The loop's default threads look up host names: a few slow bodies there, and no connection is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, TypeVarTuple
+
+A = TypeVarTuple("A")
+T = TypeVar("T")
+
+# Few: they share one interpreter, and what they unpack lies in memory meanwhile.
+THREADS = 2
+
+
+class Aside:
+    """`close` in any case."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="semel-aside")
+
+    async def run(self, work: Callable[[*A], T], *args: *A) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    def close(self) -> None:
+        """What is under way ends in its own time; nobody waits for it any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

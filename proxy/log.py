@@ -96,6 +96,7 @@ class LineWriter:
         self._stream = stream
         self._queue: SimpleQueue[list[bytes] | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self._ending = False
         # Each number is changed by one thread only, so none needs a lock.
         self._taken = self._dropped = 0
         self._written = self._told = 0  # the writing thread's
@@ -119,11 +120,14 @@ class LineWriter:
             self._thread.start()
 
     def close(self) -> None:
-        if self._thread is not None:
+        if self._thread is None:
+            return
+        if not self._ending:
+            self._ending = True
             self._queue.put(None)
-            self._thread.join(PATIENCE)
-            if not self._thread.is_alive():
-                self._thread = None
+        self._thread.join(PATIENCE)
+        if not self._thread.is_alive():
+            self._thread, self._ending = None, False
 
     def _run(self) -> None:
         while (lines := self._queue.get()) is not None:

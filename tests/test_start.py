@@ -246,6 +246,7 @@ def test_a_system_that_refuses_a_higher_limit_is_lived_with(monkeypatch: pytest.
     assert "may open 256 files" in open_files.allow_open_files(100)
 
 
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux to see another process's limits")
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
 async def test_a_real_process_fits_its_limit_to_its_connections(tmp_path: Path, hard: bool) -> None:
     """A low soft limit is raised in silence; a low hard one is told in one line, and semel serves."""

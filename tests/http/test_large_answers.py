@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.front import status_headers
 from tests.http.streaming import (
     CHUNKED,
     JSON,
@@ -65,6 +66,32 @@ async def test_an_answer_over_the_limit_passes_whole_and_is_not_kept(tmp_path: P
         else:
             assert (second.status, json.loads(second.body)["type"]) == (410, "urn:semel:answer-unavailable")
             assert origin.started == 1
+
+
+@pytest.mark.parametrize(("size", "stored"), [(64 * 1024, True), (64 * 1024 + 1, False), (300_000, False)])
+@pytest.mark.parametrize("length", [True, False], ids=["length", "chunked"])
+async def test_an_answer_that_is_too_long_to_keep_does_not_say_that_it_is_stored(
+    tmp_path: Path, length: bool, size: int, stored: bool
+) -> None:
+    """Where that is known when the head goes out: by its length, or because that much has come by then."""
+    body = b"z" * size
+    whole = answer(200, body) if length else CHUNKED + chunk(body) + LAST
+    settings = {"limits.response_body": "64KiB"}
+    async with world(tmp_path, (*READ_ALL, whole), settings=settings) as (_, port):
+        got = await call(port, "POST", "/up/hold", JSON, b"{}")
+        assert got.body == body
+        if length or stored:
+            assert got.get("Cache-Status") == ("semel; fwd=miss; stored" if stored else "semel; fwd=miss")
+
+
+async def test_a_shared_answer_too_long_for_the_cache_does_not_say_that_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache has a limit of its own."""
+    monkeypatch.setattr(status_headers, "MAX_CACHED", 1000)
+    async with world(tmp_path, (*READ_ALL, answer(200, b"z" * 1001))) as (_, port):
+        got = await call(port, "POST", "/up/shared", JSON, b"{}")
+        assert got.get("Cache-Status") == "semel; fwd=miss"
 
 
 async def test_joining_an_answer_that_is_no_longer_kept_is_in_progress(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -200,7 +200,7 @@ def test_never_a_false_not_sent(loop: str, fault: str) -> None:
     async def scenario() -> None:
         async with stage() as place:
             waits = word.startswith(("within", "no byte"))
-            out = replace(place.out, timeouts=SHORT if waits else QUICK)
+            out = place.out._replace(timeouts=SHORT if waits else QUICK)
             result = await place.upstream.send(out, Collecting(), yes)
             if place.saw():
                 assert not isinstance(result, NotSent), "the other side saw it"

@@ -113,7 +113,7 @@ class Worker(ABC):
     def _end(self, jobs: list[Job]) -> None:
         """The thread is gone. After `close` nothing is left to do; if it died, `jobs` were in its hands, and
         others may have been handed over since."""
-        self._refusing = self._refusing or "the store is not available: its thread has ended. Restart semel."
+        self._refusing = self._refusing or "the store is not available: its thread has ended, restart semel"
         self._hand_over()
         while not self._queue.empty():
             jobs = jobs + (self._queue.get_nowait() or [])

@@ -99,13 +99,14 @@ bodies = st.binary(max_size=300) | st.sampled_from(SIZES).map(
 SEGMENT = bytes(set(range(0x21, 0x7F)) - set(b"#?/%"))
 escapes = st.integers(0, 255).map(lambda byte: b"%%%02X" % byte if byte % 2 else b"%%%02x" % byte)
 pieces = st.lists(of(SEGMENT, least=1, most=5) | escapes, max_size=4).map(b"".join)
-DOTS = re.compile(rb"(\.|%2[eE]){1,2}")
+# What some server may take for a dot segment is refused: test_bad_input has those.
+DOTS = re.compile(rb"(?:^|[/\\]|%2[fF]|%5[cC])(?:\.|%2[eE]){1,2}(?:[/\\;]|%2[fF]|%5[cC]|%3[bB]|$)")
 
 
 @st.composite
 def paths(draw: st.DrawFn) -> bytes:
     segments = [
-        b"dots" if DOTS.fullmatch(segment) else segment for segment in draw(st.lists(pieces, max_size=4))
+        b"dots" if DOTS.search(segment) else segment for segment in draw(st.lists(pieces, max_size=4))
     ]
     query = draw(st.none() | st.just(b"") | of(SEGMENT + b"?/%&=+", most=20))
     return b"/" + b"/".join(segments) + (b"" if query is None else b"?" + query)

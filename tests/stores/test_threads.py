@@ -137,9 +137,9 @@ async def test_nobody_waits_for_a_thread_that_has_died(
         worker._thread.join(10)
         just_now = ask()  # dead, and the loop has not heard of it
         for waiting in (in_its_hands, queued, just_now):
-            with pytest.raises(StoreUnavailable, match="Restart semel"):
+            with pytest.raises(StoreUnavailable, match="restart semel"):
                 await asyncio.wait_for(waiting, 10)
-        with pytest.raises(StoreUnavailable, match="Restart semel"):
+        with pytest.raises(StoreUnavailable, match="restart semel"):
             ask()
         with pytest.raises(StoreUnavailable):
             await store.ping()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import aiohttp
@@ -29,21 +29,36 @@ async def constant(_: str) -> int:
 
 
 async def forward(target: str) -> int:
-    session = aiohttp.ClientSession(
+    """As one writes it: body and headers go on, the answer is handed on part by part."""
+    session = _session()
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        async with session.request(
+            request.method,
+            target + request.raw_path,
+            headers=_without(request.headers, "host"),
+            data=request.content if request.body_exists else None,
+            allow_redirects=False,
+        ) as answer:
+            reply = web.StreamResponse(status=answer.status, headers=_without(answer.headers))
+            await reply.prepare(request)
+            async for part in answer.content.iter_any():
+                await reply.write(part)
+            await reply.write_eof()
+            return reply
+
+    return await _listen(web.Server(handle, access_log=None))
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
     )
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read()
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "content-length")}
-        async with session.request(
-            request.method, target + request.raw_path, headers=headers, data=body, allow_redirects=False
-        ) as answer:
-            content = await answer.read()
-            kept = {k: v for k, v in answer.headers.items() if k.lower() != "content-length"}
-            return web.Response(status=answer.status, body=content, headers=kept)
 
-    return await _listen(web.Server(handle, access_log=None))
+def _without(headers: Mapping[str, str], *names: str) -> dict[str, str]:
+    dropped = {"connection", "keep-alive", "transfer-encoding", *names}
+    return {name: value for name, value in headers.items() if name.lower() not in dropped}
 
 
 class _Origin(asyncio.Protocol):

@@ -240,7 +240,12 @@ LIMITS = _level(
     Field("request_body", "The largest request body.", size(KIB, TIB), "32MiB"),
     Field("response_body", "The largest answer that is recorded.", size(KIB, TIB), "256MiB"),
     Field("connections", "Connections at a time.", whole(1, 1_000_000), "2000"),
-    Field("header_timeout", "How long a client may take to send its headers.", duration(), "15s"),
+    Field(
+        "header_timeout",
+        "How long a client may take to send its headers, and stand still inside a body.",
+        duration(),
+        "15s",
+    ),
     Field("headers", "The largest header block.", size(KIB, MIB), "64KiB"),
     Field("inline_body", "Larger answers are kept as files beside the store.", size(0, 16 * MIB), "64KiB"),
     Field("spool", "Larger bodies in flight wait in a temporary file.", size(0, GIB), "1MiB"),

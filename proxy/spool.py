@@ -59,7 +59,7 @@ class Spool:
             yield self.read(offset, CHUNK)
 
     def whole(self) -> bytes:
-        return self.read(0, self.size)
+        return self._first or self.read(0, self.size)
 
     @property
     def on_disk(self) -> bool:

@@ -49,7 +49,7 @@ def without_semel(headers: Headers) -> Headers:
 
 
 def is_event_stream(headers: Headers) -> bool:
-    return any(
-        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
-        for name, value in headers
-    )
+    for name, value in headers:
+        if len(name) == 12 and name.lower() == b"content-type":
+            return value[:17].lower() == b"text/event-stream"
+    return False

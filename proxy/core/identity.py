@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
@@ -56,9 +56,14 @@ class Identity(NamedTuple):
         return self.key.hex()
 
 
+@lru_cache(maxsize=256)
+def _lengths(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f">{count}Q").pack
+
+
 def frame(parts: Sequence[bytes]) -> bytes:
     """The count, all lengths, all parts: no two different lists of parts give the same bytes."""
-    return struct.pack(f">{len(parts) + 1}Q", len(parts), *map(len, parts)) + b"".join(parts)
+    return _lengths(len(parts) + 1)(len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def _row_name(framed: bytes) -> bytes:

@@ -20,7 +20,7 @@ from proxy.core.intent import State
 from proxy.front import connection as front
 from tests.http.streaming import CHUNKED, JSON, LAST, chunk, policy_of
 from tests.inside import call, read_answer, request_bytes, semel, until
-from tests.origin import LOOPS, OK, READ_ALL, Origin, Script, answer, run_on
+from tests.origin import LOOPS, OK, READ_ALL, Origin, Script, Wait, answer, run_on
 
 SHORT = {"limits.header_timeout": "300ms"}
 POST = request_bytes("POST", "/up/hold", JSON, b"{}")
@@ -68,10 +68,10 @@ async def test_who_asks_nothing_is_closed_without_an_answer(tmp_path: Path, sent
 
 async def test_the_time_for_a_head_counts_from_its_first_byte(tmp_path: Path) -> None:
     """Who connects in advance has the whole time when it begins to speak."""
-    async with connected(tmp_path) as (_, _, reader, writer):
-        await asyncio.sleep(0.2)
+    async with connected(tmp_path, settings={"limits.header_timeout": "1s"}) as (_, _, reader, writer):
+        await asyncio.sleep(0.6)
         writer.write(POST[:30])
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.6)
         writer.write(POST[30:])
         async with asyncio.timeout(10):
             assert (await read_answer(reader)).status == 200
@@ -89,6 +89,17 @@ async def test_a_large_head_behind_empty_lines_is_too_large(tmp_path: Path) -> N
     async with connected(tmp_path, settings={"limits.headers": "8KiB"}) as (_, _, reader, writer):
         writer.write(b"\r\n\r\n" + HALF + b"a" * 9000)
         assert (await rest_of(reader)).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_large_head_that_began_with_the_request_before_is_too_large(tmp_path: Path) -> None:
+    """Its first part was not watched, so it is measured when it is whole."""
+    large = HALF + b"".join(b"\r\nX-%d: %b" % (number, b"v" * 1000) for number in range(9)) + b"\r\n\r\n"
+    async with connected(tmp_path, settings={"limits.headers": "8KiB"}) as (_, _, reader, writer):
+        writer.write(IN_CHUNKS + large[:6000])
+        async with asyncio.timeout(10):
+            assert (await read_answer(reader)).status == 200
+            writer.write(large[6000:])
+            assert (await read_answer(reader)).status == 431
 
 
 @pytest.mark.parametrize("requests", [[POST], [GET], [IN_CHUNKS], [POST, GET], [GET, POST], [GET, IN_CHUNKS]])
@@ -217,35 +228,41 @@ async def _nobody_reads_a_replay(tmp_path: Path, request: bytes) -> None:
 
 
 @pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("by_force", [True, False], ids=["idle for too long", "after the last reply"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_closing_waits_only_so_long_for_the_last_bytes(tmp_path: Path, loop: str) -> None:
+def test_closing_waits_only_so_long_for_the_last_bytes(tmp_path: Path, loop: str, by_force: bool) -> None:
     """What is left is too little to pause anything, and a closing transport would wait for it for ever."""
-    run_on(loop, _closing_with_a_rest(tmp_path))
+    run_on(loop, _closing_with_a_rest(tmp_path, by_force=by_force))
 
 
-async def _closing_with_a_rest(tmp_path: Path) -> None:
-    async with Origin(OK) as origin, semel(tmp_path, policy_of(origin)) as app:
-        with unread(app.address.port, GET):
-            await until(lambda: app._listener.connections)
-            (connection,) = app._listener.connections
+async def _closing_with_a_rest(tmp_path: Path, *, by_force: bool) -> None:
+    go_on = asyncio.Event()
+    script = (*READ_ALL, Wait(go_on), answer(200, b"ok"))
+    async with Origin(script) as origin, semel(tmp_path, policy_of(origin)) as app:
+        with unread(app.address.port, request_bytes("GET", "/up/plain", {"Connection": "close"})):
             await until(lambda: origin.started)
+            (connection,) = app._listener.connections
             transport = connection.transport
             assert transport is not None
             while not transport.get_write_buffer_size():  # until the kernel takes no more
                 transport.write(b"x" * 16 * 1024)
-                await asyncio.sleep(0)
-            connection.force_close()
+                await asyncio.sleep(0.001)
+            if by_force:
+                connection.force_close()
+            go_on.set()
             await until(lambda: not app._listener.connections)
 
 
-@pytest.mark.usefixtures("soon")
-async def test_a_slow_reader_is_not_one_who_does_not_read(tmp_path: Path) -> None:
+async def test_a_slow_reader_is_not_one_who_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever takes a little now and then goes on getting it, less than the kernel's buffer holds even."""
+    monkeypatch.setattr(front, "STALLED", 0.6)
     body = LARGE[: 8 * 1024 * 1024]
     async with Origin((*READ_ALL, answer(200, body))) as origin, semel(tmp_path, policy_of(origin)) as app:
         with unread(app.address.port, POST) as sock:
             sock.setblocking(False)
-            ends = time.monotonic() + 1.2  # four times the patience
+            ends = time.monotonic() + 2.0
             while time.monotonic() < ends:
                 async with asyncio.timeout(10):
                     assert await asyncio.get_running_loop().sock_recv(sock, 4096)

@@ -54,7 +54,7 @@ class Answers:
         make = partial(Answer, status=capture.status, size=size, recorded_at=now)
         headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower())])
         if kept is None:
-            return make(place=Place.NOWHERE, why_nowhere=f"its answer of {size} bytes was too long to keep")
+            return make(place=Place.NOWHERE, why_nowhere=f"its answer of {size} bytes could not be kept")
         if rule.mode is Mode.CACHE:
             if size > MAX_CACHED:
                 return make(place=Place.NOWHERE, why_nowhere="its answer is too long for the shared cache")

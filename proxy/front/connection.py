@@ -62,7 +62,7 @@ class Listener(Server):
             # Ours is the bound that counts; aiohttp's must not come first with words of its own.
             max_line_size=self.limits.headers,
             max_field_size=self.limits.headers,
-            max_headers=10_000,
+            max_headers=1000,
         )
 
 

@@ -176,7 +176,7 @@ def test_requests_arrive_identical(tmp_path: Path, upstream: str) -> None:
         @example(Request(b"POST", b"//a//?x=%00&&;=#"[:-1], [(b"Content-Type", b"a/b")], b"", 0))
         @example(Request(b"POST", b"/", [], b"", 1))
         @example(
-            Request(b"DELETE", b'/%2F%2f...%5C|"<>', [(b"x", b""), (b"X", b"\xff\x80")], b"\x00" * 70_000, 100)
+            Request(b"DELETE", b'/%2F%2f...%5C|"<>', [(b"x", b""), (b"X", b"\xff\x80")], b"\x00" * 70000, 100)
         )
         def check(request: Request) -> None:
             there.next_answer(answer(200, b"fine"))

@@ -2,14 +2,19 @@
 
 A request flows downward through these files:
 
-    front/        what arrives: listener, addresses, requests read and replies written
-    core/         what is decided: policy, canonical, identity, decide, intent, outcome, runs (pure)
-    exchange.py   what is done: claim, send, settle, in that order, in one place
-    store/        where it is kept: base (the seam), embedded, memory
-    upstream/     the only outgoing I/O
-    recovery.py   the same table, applied to what a dead process left behind
+    front/         what arrives: connections, addresses, requests read and named, replies written
+    core/          what is decided: policy, canonical, identity, decide, intent, outcome, runs (pure)
+    asking.py      what the front hands to the exchange, and what it gets back
+    exchange.py    what is done: claim, send, settle, in that order, in one place
+    flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
+    ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
+    upstream/      the only outgoing I/O
+    store/         where it is kept: base (the seam), embedded, memory
+    recovery.py    the same table, applied to what a dead process left behind
+    operator.py    the same table, applied by a person
 
-app.py wires them, cli/ starts them, observe.py tells metrics.py and log.py what happened.
+app.py wires them and cli/ starts them. settings.py, policy_file/ and reload.py read what people wrote;
+observe.py tells metrics.py and log.py what happened; faults.py is where tests break things.
 """
 
 __version__ = "0.1.0"

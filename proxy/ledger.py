@@ -166,13 +166,13 @@ class Ledger:
     ) -> Call | None:
         """The settled row once it is durable; None where another owner has the call by now. Waits out a
         store in trouble; `on_trouble` hears of every failure."""
-        answer: Answer | None = None
+        placed: Answer | None = None
 
         async def attempt() -> Call | None:
-            nonlocal answer
-            if capture is not None and answer is None:
-                answer = await self.answers.place(call, capture, rule, self._clock.now())
-            return await self._settle_once(call, settlement, answer)
+            nonlocal placed
+            if capture is not None and placed is None:
+                placed = await self.answers.place(call, capture, rule, self._clock.now())
+            return await self._settle_once(call, settlement, placed)
 
         return await self._until_done(attempt, "settle", call.id, on_trouble)
 

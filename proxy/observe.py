@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -64,32 +65,27 @@ class Deaf:
         """Not listening."""
 
 
+def _to_all(listeners: list[Callable[..., None]]) -> Callable[..., None]:
+    if len(listeners) == 1:
+        return listeners[0]
+
+    def tell(*told: object, **more: object) -> None:
+        for listener in listeners:
+            listener(*told, **more)
+
+    return tell
+
+
 class Everyone:
-    """Tells several observers."""
+    """Tells several observers; who does not listen to something is not called for it."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._served = [one.served for one in observers if type(one).served is not Deaf.served]
-        self._sent = [one.sent for one in observers if type(one).sent is not Deaf.sent]
-        self._took = [one.store_took for one in observers if type(one).store_took is not Deaf.store_took]
-        self._reloaded = [one.reloaded for one in observers if type(one).reloaded is not Deaf.reloaded]
-        self._noted = [one.noted for one in observers if type(one).noted is not Deaf.noted]
+        def all_who(hear: str) -> Callable[..., None]:
+            deaf = getattr(Deaf, hear)
+            return _to_all([getattr(one, hear) for one in observers if getattr(type(one), hear) is not deaf])
 
-    def served(self, told: Served) -> None:
-        for tell in self._served:
-            tell(told)
-
-    def sent(self, told: Sent) -> None:
-        for tell in self._sent:
-            tell(told)
-
-    def store_took(self, operation: str, seconds: float) -> None:
-        for tell in self._took:
-            tell(operation, seconds)
-
-    def reloaded(self, *, good: bool, detail: str) -> None:
-        for tell in self._reloaded:
-            tell(good=good, detail=detail)
-
-    def noted(self, event: str, **fields: object) -> None:
-        for tell in self._noted:
-            tell(event, **fields)
+        self.served: Callable[[Served], None] = all_who("served")
+        self.sent: Callable[[Sent], None] = all_who("sent")
+        self.store_took: Callable[[str, float], None] = all_who("store_took")
+        self.reloaded = all_who("reloaded")
+        self.noted = all_who("noted")

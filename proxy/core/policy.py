@@ -212,11 +212,12 @@ class Upstream:
     protocol: Wire = Wire.HTTP
     inject: Inject | None = None
 
-    @property
-    def authority(self) -> str:
-        """The Host header: the port only where it is not the scheme's own."""
+    authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
+
+    def __post_init__(self) -> None:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        object.__setattr__(self, "authority", said.encode())
 
 
 DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -26,6 +26,8 @@ from proxy.spool import Spool
 NAMED_INLINE = 256 * 1024
 # Requests up to this size, with arguments up to this size, are remembered; this many of them.
 REMEMBERED_SIZE, REMEMBERED = 16 * 1024, 4096
+# After so many lookups in vain nothing seems to come again: look, and remember, only now and then.
+IN_VAIN, SELDOM = 256, 16
 # Larger arguments are told to people as a digest. The name was made from all of them.
 TOLD_ARGUMENTS = 64 * 1024
 
@@ -46,6 +48,7 @@ class Namer:
         self._salt = os.urandom(32)
         self._policies: PolicySet | None = None
         self._remembered: OrderedDict[bytes, Named] = OrderedDict()
+        self._asked = self._in_vain = 0
 
     async def name(
         self,
@@ -62,11 +65,16 @@ class Namer:
             self._remembered.clear()
         if len(address.raw_path) + (0 if body is None else body.size) > REMEMBERED_SIZE:
             return await self._find(upstream, address, method, headers, body, occurrence)
+        self._asked += 1
+        if self._in_vain > IN_VAIN and self._asked % SELDOM:
+            return await self._find(upstream, address, method, headers, body, occurrence)
         ticket = self._ticket(address, method, headers, body)
         named = self._remembered.get(ticket)
         if named is not None:
+            self._in_vain = 0
             self._remembered.move_to_end(ticket)
             return named
+        self._in_vain += 1
         named = await self._find(upstream, address, method, headers, body, occurrence)
         # It may have been found aside, and there may have been a reload meanwhile.
         if policies is self._policies and len(_arguments(named)) <= REMEMBERED_SIZE:

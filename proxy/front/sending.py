@@ -53,9 +53,15 @@ class Sending(NamedTuple):
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
-        forwarded = tuple([pair for pair in end_to_end(self.headers) if not _stays_here(pair[0].lower())])
-        if body is not None and not any(name.lower() == b"content-length" for name, _ in forwarded):
-            forwarded += ((b"Content-Length", b"%d" % body.size),)
+        forwarded = [(b"Host", upstream.authority)]
+        framed = body is None
+        for pair in end_to_end(self.headers):
+            name = pair[0].lower()
+            if not _stays_here(name):
+                forwarded.append(pair)
+                framed = framed or name == b"content-length"
+        if not framed and body is not None:
+            forwarded.append((b"Content-Length", b"%d" % body.size))
         query = "" if address.query is None else f"?{address.query}"
         outgoing = Outgoing(
             scheme=upstream.scheme,
@@ -63,7 +69,7 @@ class Sending(NamedTuple):
             port=upstream.port,
             method=self.method,
             target=f"{upstream.base_path}{address.raw_path}{query}".encode(),
-            headers=((b"Host", upstream.authority.encode()), *forwarded),
+            headers=tuple(forwarded),
             body=body,
             timeouts=upstream.timeouts,
             max_idle=LUKEWARM if self.safe else WARM,

@@ -183,4 +183,4 @@ def test_the_authority_has_a_port_only_where_it_must() -> None:
         ("https", "::1", 443, "[::1]"),
         ("https", "::1", 8443, "[::1]:8443"),
     ):
-        assert Upstream(name="u", scheme=scheme, host=host, port=port).authority == authority
+        assert Upstream(name="u", scheme=scheme, host=host, port=port).authority == authority.encode()

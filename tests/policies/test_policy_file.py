@@ -145,7 +145,7 @@ def test_every_supported_key_becomes_its_frozen_value(tmp_path: Path) -> None:
 def test_a_file_needs_only_a_name_and_an_address(tmp_path: Path) -> None:
     found = load(tmp_path, one="upstream: one\nbase_url: http://[::1]\n").upstreams["one"]
     assert found == Upstream(name="one", scheme="http", host="::1", port=80)
-    assert found.authority == "[::1]"
+    assert found.authority == b"[::1]"
 
 
 def test_words_that_older_yaml_takes_for_booleans_stay_words(tmp_path: Path) -> None:

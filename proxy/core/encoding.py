@@ -129,7 +129,8 @@ class Decoder:
 
 def codings(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     """The codings of a body in the order they were applied; empty for a plain one."""
-    values = [value for name, value in headers if name.lower() == b"content-encoding"]
+    # Looking at the length first spares most names the rest: this is asked of every request and answer.
+    values = [value for name, value in headers if len(name) == 16 and name.lower() == b"content-encoding"]
     if not values:
         return ()
     listed = b",".join(values).decode("latin-1").lower().split(",")

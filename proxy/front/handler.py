@@ -11,6 +11,7 @@ from aiohttp.web import BaseRequest, StreamResponse
 
 from proxy.answers import Produced
 from proxy.asking import Labels, Live, Replayed, Unrecorded
+from proxy.core.encoding import codings
 from proxy.core.headers import Headers
 from proxy.core.policy import PolicySet
 from proxy.errors import BadRequest, Refusal
@@ -96,7 +97,7 @@ class Handler:
         if isinstance(address, OwnAddress):
             tale.own = True
             return writer.whole(*await self._own_pages(request, address.path))
-        if request.headers.get("Upgrade", "").lower() == "websocket":
+        if "Upgrade" in request.headers and request.headers["Upgrade"].lower() == "websocket":
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
         policies = self._policies()
         upstream = find_upstream(policies, address)
@@ -160,7 +161,9 @@ class Handler:
     async def _replay(
         self, replayed: Replayed, request: BaseRequest, writer: ReplyWriter, tale: _Tale
     ) -> Written:
-        answer = await suited(replayed.answer, request, self._aside)
+        answer = replayed.answer
+        if codings(answer.headers):
+            answer = await suited(answer, request, self._aside)
         tale.status, tale.code = "replayed", answer.status
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)
@@ -195,7 +198,7 @@ class Handler:
             Served(
                 upstream=incoming.upstream.name if incoming else "",
                 rule=incoming.match.rule.name if incoming else "",
-                mode=str(incoming.match.rule.mode) if incoming else "",
+                mode=incoming.match.rule.mode.value if incoming else "",
                 tool=incoming.sending.tool if incoming else "",
                 safe=incoming.safe if incoming else True,
                 method=request.method,

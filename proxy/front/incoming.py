@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from aiohttp import HttpVersion10, HttpVersion11, StreamReader
+from aiohttp import StreamReader
 from aiohttp.web import BaseRequest
 
 from proxy.asking import Ask
@@ -50,7 +50,11 @@ class Incoming(NamedTuple):
 def said_to_semel(headers: Headers) -> Told:
     said: dict[bytes, bytes] = {}
     for raw_name, value in headers:
-        if raw_name[:6].lower() == b"semel-" and said.setdefault(raw_name.lower(), value) != value:
+        if (
+            raw_name[:1] in b"sS"
+            and raw_name[:6].lower() == b"semel-"
+            and said.setdefault(raw_name.lower(), value) != value
+        ):
             raise BadRequest(f"{raw_name.decode('latin-1')} is given twice with different values.")
     if not said:
         return NOTHING_TOLD
@@ -90,7 +94,7 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
 
 def check_protocol(request: BaseRequest) -> None:
     """What aiohttp lets through and could not be handed on as it is."""
-    if request.version not in (HttpVersion10, HttpVersion11):
+    if request.version.major != 1:
         raise BadRequest("semel speaks HTTP/1.1 and HTTP/1.0.")
 
 

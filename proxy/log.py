@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from queue import SimpleQueue
 from threading import Thread
 from typing import TextIO
@@ -29,6 +30,11 @@ WAITING = 10_000
 PATIENCE = 1.0
 
 
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
 class LogObserver(Deaf):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._writer = LineWriter(stream or sys.stderr)
@@ -36,30 +42,23 @@ class LogObserver(Deaf):
         self._second, self._stamp = 0, ""
 
     def served(self, told: Served) -> None:
-        line: dict[str, object] = {
-            "at": self._now(),
-            "event": "call",
-            "status": told.status,
-            "code": told.code,
-            "method": told.method,
-            "upstream": told.upstream,
-            "rule": told.rule,
-            "tool": told.tool,
-            "call": told.call,
-            "ms": round(told.seconds * 1000, 3),
-            "bytes": told.size,
-        }
-        if told.problem:
-            line["problem"] = told.problem
+        """By hand: this line is written for every call, and building a dictionary for it costs three times
+        as much. Names come from policy files and clients, so they are quoted; the rest is ours."""
+        more = f',"problem":"{told.problem}"' if told.problem else ""
         if not told.delivered:
-            line["delivered"] = False
-        self._write(line)
+            more += ',"delivered":false'
+        self._add(
+            f'{{"at":"{self._now()}","event":"call","status":"{told.status}","code":{told.code},'
+            f'"method":{_quoted(told.method)},"upstream":{_quoted(told.upstream)},"rule":{_quoted(told.rule)},'
+            f'"tool":{_quoted(told.tool)},"call":"{told.call}","ms":{told.seconds * 1000:.3f},'
+            f'"bytes":{told.size}{more}}}'.encode()
+        )
 
     def reloaded(self, *, good: bool, detail: str) -> None:
         self.noted("policies-reloaded" if good else "policies-kept", detail=detail)
 
     def noted(self, event: str, **fields: object) -> None:
-        self._write({"at": self._now(), "event": event, **fields})
+        self._add(orjson.dumps({"at": self._now(), "event": event, **fields}, default=str))
 
     def close(self) -> None:
         """Write what is there, within PATIENCE: a log that nobody reads must not hold up a shutdown."""
@@ -74,8 +73,8 @@ class LogObserver(Deaf):
             self._stamp = datetime.fromtimestamp(self._second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return f"{self._stamp}.{int(now * 1000) % 1000:03d}Z"
 
-    def _write(self, line: dict[str, object]) -> None:
-        self._lines.append(orjson.dumps(line, default=str))
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
         if len(self._lines) > 1:
             return  # whoever wrote the first has arranged for the rest
         try:

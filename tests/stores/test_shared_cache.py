@@ -7,6 +7,7 @@ import os
 import pickle
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import diskcache
@@ -56,7 +57,7 @@ async def test_our_row_turned_into_a_pickle_is_a_miss(tmp_path: Path, cache: Sha
     """Somebody changes the mode of a row that we wrote."""
     trap = tmp_path / "executed"
     await cache.put(b"k" * 16, b"value", 60)
-    with sqlite3.connect(tmp_path / "cache" / "cache.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "cache" / "cache.db")) as connection, connection:
         connection.execute("UPDATE Cache SET mode = 4, value = ?", (pickle.dumps(Malicious(trap)),))
     connection.close()
     assert await cache.get(b"k" * 16) is None
@@ -67,7 +68,7 @@ async def test_a_file_name_that_leads_elsewhere_is_a_miss(tmp_path: Path, cache:
     """A row cannot make us read another file."""
     (tmp_path / "secret").write_bytes(b"secret")
     await cache.put(b"k" * 16, b"v" * MIN_FILE_SIZE, 60)
-    with sqlite3.connect(tmp_path / "cache" / "cache.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "cache" / "cache.db")) as connection, connection:
         connection.execute("UPDATE Cache SET filename = '../secret'")
     connection.close()
     assert await cache.get(b"k" * 16) is None
@@ -83,7 +84,7 @@ async def test_a_damaged_value_is_a_miss(tmp_path: Path, cache: SharedCache, siz
         content[50] ^= 1
         files[0].write_bytes(content)
     else:
-        with sqlite3.connect(tmp_path / "cache" / "cache.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "cache" / "cache.db")) as connection, connection:
             connection.execute("UPDATE Cache SET value = CAST(replace(value, 'v', 'w') AS BLOB)")
         connection.close()
     assert await cache.get(b"k" * 16) is None
@@ -106,7 +107,7 @@ async def test_a_corrupted_cache_database_is_made_anew(
         statement = (
             "DROP TABLE Cache" if damage == "no tables" else "INSERT INTO Settings VALUES ('disk_x', 1)"
         )
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(statement)
         connection.close()
     again = SharedCache(tmp_path / "cache", limit=1 << 30)
@@ -123,7 +124,7 @@ async def test_a_database_damaged_under_us_is_a_miss_and_made_anew(
 ) -> None:
     """While it is open, not only at the start."""
     await cache.put(b"k" * 16, b"value", 60)
-    with sqlite3.connect(tmp_path / "cache" / "cache.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "cache" / "cache.db")) as connection, connection:
         connection.execute("DROP TABLE Cache")
     connection.close()
     assert await cache.get(b"k" * 16) is None

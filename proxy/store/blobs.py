@@ -73,7 +73,8 @@ class Blobs:
             del file  # not with the frame: an exception may keep that for long
 
     def bytes_used(self) -> int:
-        """Cheap: the last count and what this process added since. A new count is begun when that is old."""
+        """Cheap: the last count and what this process added since. A new count is begun when that is old.
+        What is added while a count is under way may be in it twice, until the next one."""
         with self._lock:
             due = not self._closed and time.monotonic() - self._counted_at > RECOUNT
             if due:

@@ -33,20 +33,37 @@ class Produced(NamedTuple):
     body: bytes | AsyncIterator[bytes]
 
 
+class AtHand(NamedTuple):
+    """A small answer given lately. It is good while its row stands: certainly so while the store's stamp is
+    the one under which that was last read (None: not yet)."""
+
+    call: Call
+    produced: Produced
+    stamp: int | None
+
+
 class Answers:
     def __init__(self, *, store: Store, codec: Codec, observer: Observer, inline_body: int) -> None:
         self._store = store
         self._codec = codec
         self._observer = observer
         self._inline_body = inline_body
-        # Small answers given lately, each with the row it came from; good only while that row stands.
-        self._hot: OrderedDict[bytes, tuple[Call, Produced]] = OrderedDict()
+        self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
         self._damaged: set[str] = set()  # blobs found damaged while they were given
 
-    def known(self, key: bytes) -> Call | None:
-        """The row of an answer at hand: the store need only say whether it still stands."""
+    async def row(self, key: bytes) -> Call | None:
+        """What the store has. For an answer at hand it need only say whether its row still stands, and not
+        even that while nothing settled has changed."""
         hot = self._hot.get(key)
-        return None if hot is None else hot[0]
+        if hot is None:
+            return await self._store.get(key)
+        stamp = self._store.settled_stamp()
+        if stamp is not None and stamp == hot.stamp:
+            return hot.call
+        call = await self._store.get(key, hot.call)
+        if call is hot.call and self._hot.get(key) is hot:
+            self._hot[key] = hot._replace(stamp=stamp)
+        return call
 
     async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
@@ -100,14 +117,14 @@ class Answers:
 
     def _inline(self, call: Call, answer: Answer) -> Produced:
         hot = self._hot.get(call.key)
-        if hot is not None and hot[0] is call:
+        if hot is not None and hot.call is call:
             self._hot.move_to_end(call.key)
-            return hot[1]
+            return hot.produced
         produced = Produced(
             answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
         )
         if answer.size <= HOT_SIZE:
-            self._hot[call.key] = (call, produced)
+            self._hot[call.key] = AtHand(call, produced, None)
             if len(self._hot) > HOT:
                 self._hot.popitem(last=False)
         return produced

@@ -89,7 +89,7 @@ class Ledger:
 
     async def get(self, key: bytes) -> Call | None:
         began = self._clock.monotonic()
-        call = await self._store.get(key, self.answers.known(key))
+        call = await self.answers.row(key)
         self._observer.store_took("get", self._clock.monotonic() - began)
         return call
 

@@ -64,11 +64,15 @@ class ReplyWriter:
         faults.reach(Point.REPLY_STARTED)
         self.size, self.begun = len(body), True
         if chunked and body:
-            self._connection.write(b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body))
+            reply = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
         elif chunked:
-            self._connection.write(head + b"0\r\n\r\n")
+            reply = head + b"0\r\n\r\n"
         else:
-            self._connection.write(head + body)
+            reply = head + body
+        if self._keep_alive:
+            self._connection.write_soon(reply)
+        else:
+            self._connection.write(reply)
         return self._ended(status)
 
     async def stream(

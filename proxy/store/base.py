@@ -49,6 +49,12 @@ class BlobLost(Exception):
     """A blob that a row names is missing or damaged."""
 
 
+def changes_settled(entry: Entry, expected: int) -> bool:
+    """Whether a swap may be one over a row that was done: a decision about it, or a new claim over one that
+    has lapsed (whose history starts anew, so the line tells of nothing before)."""
+    return expected > 0 and (entry.before is None or entry.before is State.DONE)
+
+
 class Store(Protocol):
     @property
     def name(self) -> str:
@@ -64,6 +70,11 @@ class Store(Protocol):
 
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         """With `known`, a row read before: if it still has that version, it need not be read again."""
+
+    def settled_stamp(self) -> int | None:
+        """What `get` gives as done after this was asked stands for as long as this says the same: whoever
+        changes or removes a done row, in whatever process, changes it before anybody is told. None: it cannot
+        be known now. Costs next to nothing."""
 
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         """Write `call` and append `entry` if the stored row has version `expected` (0: no row). Durable

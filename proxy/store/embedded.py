@@ -18,7 +18,7 @@ import apsw
 from proxy.core.intent import Call, Entry, State
 from proxy.errors import StoreUnavailable
 from proxy.store import statements
-from proxy.store.base import BlobRef, Census, Orphans, Swap
+from proxy.store.base import BlobRef, Census, Orphans, Swap, changes_settled
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.premises import Premises, move_in
@@ -43,8 +43,14 @@ class EmbeddedStore:
         self.secret = premises.secret
         self._watchers = Watchers()
         self._writer = Writer(
-            premises.database, premises.writing, premises.patience, loop, self._watchers.row_changed
+            premises.database,
+            premises.writing,
+            premises.patience,
+            loop,
+            premises.stamp,
+            self._watchers.row_changed,
         )
+        self._stamp = premises.stamp
         self._reader = Reader(premises.database, premises.reading, loop, self._watchers)
         self._blobs = premises.blobs
         self._cache = SharedCache(premises.directory / "cache", cache_limit)
@@ -73,11 +79,18 @@ class EmbeddedStore:
         call: Call | None = await self._reader.submit(statements.get, key, known)
         return call
 
+    def settled_stamp(self) -> int | None:
+        return None if self._closed else self._stamp.read()
+
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
         swap: Swap = await self._writer.submit(
-            statements.swap, call_to_row(call), entry_to_row(entry), expected
+            statements.swap,
+            call_to_row(call),
+            entry_to_row(entry),
+            expected,
+            changes_settled(entry, expected),
         )
         return swap
 
@@ -211,6 +224,7 @@ class EmbeddedStore:
         await self._blobs.close()
         await self._cache.close()
         self._owner.release()
+        self._stamp.close()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

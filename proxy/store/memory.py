@@ -16,7 +16,7 @@ from itertools import count
 
 from proxy.core.intent import Call, Entry, State, is_live
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Census, Orphans, Swap
+from proxy.store.base import BlobLost, BlobRef, Census, Orphans, Swap, changes_settled
 from proxy.store.watchers import Watchers
 
 CHUNK = 256 * 1024
@@ -35,6 +35,7 @@ class World:
     cache: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
     living: set[str] = field(default_factory=set)
     watchers: Watchers = field(default_factory=Watchers)
+    settled_stamp: int = 0
     epochs: count[int] = field(default_factory=lambda: count(1))
 
 
@@ -62,6 +63,9 @@ class MemoryStore:
         present = self.world.calls.get(key)
         return known if known and present and known.version == present.version else present
 
+    def settled_stamp(self) -> int | None:
+        return None if self._closed or self.unavailable else self.world.settled_stamp
+
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
@@ -69,6 +73,7 @@ class MemoryStore:
         present = self.world.calls.get(call.key)
         if (present.version if present else 0) != expected:
             return Swap(False, present)
+        self.world.settled_stamp += changes_settled(entry, expected)
         self.world.calls[call.key] = call
         self.world.events.setdefault(call.key, []).append(entry)
         self.world.watchers.row_changed(call.key, call.version)

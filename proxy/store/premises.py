@@ -22,12 +22,16 @@ from proxy.store.blobs import Blobs
 from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_quietly
 from proxy.store.owners import Owner
 from proxy.store.schema import migrate, refuse_newer
+from proxy.store.stamp import FILE_NAME as STAMP
+from proxy.store.stamp import Stamp
 
 # Two processes that start together take turns. A migration of a large database may take this long.
 OPENING = 120.0
 _OPEN_LOCK = "open.lock"
 # What may lie in a directory that is ours.
-_OURS = frozenset({FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", _OPEN_LOCK, "owners", "blobs", "cache"})
+_OURS = frozenset(
+    {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, _OPEN_LOCK, "owners", "blobs", "cache"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ class Premises:
     patience: Patience
     owner: Owner
     blobs: Blobs
+    stamp: Stamp
     secret: bytes
 
 
@@ -70,6 +75,7 @@ def _open(directory: Path, database: Database) -> Premises:
         secret = statements.secret(writing)
         reading = database.connect(Patience(), reading=True)
         blobs = Blobs(directory / "blobs")
+        stamp = Stamp(directory / STAMP)
     except BaseException as error:
         close_quietly(reading)
         close_quietly(writing)
@@ -82,7 +88,7 @@ def _open(directory: Path, database: Database) -> Premises:
         raise
     return Premises(
         directory=directory, database=database, writing=writing, reading=reading, patience=patience,
-        owner=owner, blobs=blobs, secret=secret,
+        owner=owner, blobs=blobs, stamp=stamp, secret=secret,
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ class Figures:
     database_bytes: int
 
 
-def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int, _changes_settled: bool) -> Swap:
     """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
     if expected == 0:
         connection.execute(INSERT, row)

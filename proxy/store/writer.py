@@ -20,9 +20,11 @@ from proxy.store.checkpoints import Checkpoints
 from proxy.store.codec import CALL_COLUMNS
 from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
 from proxy.store.marks import Marks
+from proxy.store.stamp import Stamp
 from proxy.store.worker import Job, Outcome, Worker
 
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
+CHANGES_SETTLED = 3  # among the arguments of statements.swap
 
 
 class Unstorable(Exception):
@@ -42,6 +44,7 @@ class Writer(Worker):
         connection: apsw.Connection,
         patience: Patience,
         loop: asyncio.AbstractEventLoop,
+        stamp: Stamp,
         on_change: Callable[[bytes, int], None],
     ) -> None:
         super().__init__("writer", loop)
@@ -49,6 +52,7 @@ class Writer(Worker):
         self._database = database
         self._patience = patience
         self._connection: apsw.Connection | None = connection
+        self._stamp = stamp
         self._on_change = on_change
         self._log_pages = 0
         self._checkpoints = Checkpoints(database, patience)
@@ -89,13 +93,17 @@ class Writer(Worker):
     def _commit(self, jobs: list[Job]) -> list[Outcome]:
         connection = self._connection or self._reopen()
         connection.execute("BEGIN IMMEDIATE")
+        self._stamp.changed()
         outcomes: list[Outcome] = []
         for job in jobs:
             perform, args, _ = job
             try:
-                outcomes.append((job, perform(connection, *args), None))
+                result = perform(connection, *args)
             except OWN_FAULT as error:
                 raise Unstorable(job, error) from error
+            outcomes.append((job, result, None))
+            if perform is statements.swap and args[CHANGES_SETTLED] and result.won:
+                self._stamp.changing()
         portion = self.marks.take() if self._flushing else []
         try:
             if portion:
@@ -150,10 +158,18 @@ class Writer(Worker):
         return 0.0 if self._flushing and self._connection is not None else None
 
     def _between(self) -> None:
+        if self._stamp.is_open and self._queue.empty() and self._connection is not None:
+            self._close_stamp(self._connection)
         if self._flushing and self._queue.empty() and self._connection is not None:
             self._handle([])
         if self._connection is not None:
             self._checkpoints.tend(self._connection, self._log_pages)
+
+    def _close_stamp(self, connection: apsw.Connection) -> None:
+        """Under the lock nobody's change is waiting to be committed: all that were are there to be read."""
+        connection.execute("BEGIN IMMEDIATE")
+        self._stamp.changed()
+        connection.execute("ROLLBACK")
 
     def _leave(self) -> None:
         self.marks.gather()

@@ -85,13 +85,8 @@ class EmbeddedStore:
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        swap: Swap = await self._writer.submit(
-            statements.swap,
-            call_to_row(call),
-            entry_to_row(entry),
-            expected,
-            changes_settled(entry, expected),
-        )
+        perform = statements.swap_settled if changes_settled(entry, expected) else statements.swap
+        swap: Swap = await self._writer.submit(perform, call_to_row(call), entry_to_row(entry), expected)
         return swap
 
     async def note(self, key: bytes, entry: Entry) -> None:

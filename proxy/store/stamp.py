@@ -1,9 +1,9 @@
 """A number that all processes on one directory share: while it stands still, no settled row was changed.
 
 So an answer that was given from a settled row can be given again without asking the database. The number is
-odd while a change may be under way; nobody trusts it then. It is changed only under the database's write lock:
-odd before such a change is committed, even again under the next lock, whoever takes it. A process that dies in
-between leaves it odd, which costs time and never an answer.
+odd while a change may be under way; nobody trusts it then. It is changed only under the database's write
+lock: odd before such a change is committed, even again under the next lock, whoever takes it. A process that
+dies in between leaves it odd, which costs time and never an answer.
 """
 
 from __future__ import annotations

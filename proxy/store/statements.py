@@ -86,7 +86,7 @@ class Figures:
     database_bytes: int
 
 
-def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int, _changes_settled: bool) -> Swap:
+def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
     """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
     if expected == 0:
         connection.execute(INSERT, row)
@@ -96,6 +96,11 @@ def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int, _chan
         return Swap(False, get(connection, row[0]))
     connection.execute(APPEND, (row[0], *entry))
     return Swap(True)
+
+
+def swap_settled(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+    """The same over a row that may be done: the writer lets everybody know (stamp.py)."""
+    return swap(connection, row, entry, expected)
 
 
 def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:

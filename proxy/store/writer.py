@@ -24,7 +24,7 @@ from proxy.store.stamp import Stamp
 from proxy.store.worker import Job, Outcome, Worker
 
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
-CHANGES_SETTLED = 3  # among the arguments of statements.swap
+SWAPS = (statements.swap, statements.swap_settled)
 
 
 class Unstorable(Exception):
@@ -72,7 +72,7 @@ class Writer(Worker):
         """Waiters of this process are woken by the commit itself, not by the next look at the database."""
         super()._resolve(outcomes)
         for (perform, args, _), result, _ in outcomes:
-            if perform is statements.swap and result is not None and result.won:
+            if perform in SWAPS and result is not None and result.won:
                 self._on_change(args[0][KEY], args[0][VERSION])
 
     # --- in the thread -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Writer(Worker):
             except OWN_FAULT as error:
                 raise Unstorable(job, error) from error
             outcomes.append((job, result, None))
-            if perform is statements.swap and args[CHANGES_SETTLED] and result.won:
+            if perform is statements.swap_settled and result.won:
                 self._stamp.changing()
         portion = self.marks.take() if self._flushing else []
         try:

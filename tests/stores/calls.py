@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from proxy.core import decide
 from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
 
 NOW = 1_700_000_000.0
@@ -67,6 +68,19 @@ def resend(call: Call, owner: str, *, at: float = NOW + 3) -> tuple[Call, Entry]
         call, Event.RESEND, at=at, actor=f"proxy:{owner}", why="same key", owner=owner, fence=call.fence + 1,
         sends=call.sends + 1,
     )  # fmt: skip
+
+
+def forget(call: Call, *, at: float = NOW + 4) -> tuple[Call, Entry]:
+    """A person's decision about a settled call."""
+    return decide.forget(call, actor="operator:ada", now=at, why="wrong address")
+
+
+def claim_anew(call: Call, owner: str, *, at: float = NOW + 5) -> tuple[Call, Entry]:
+    """Over a row that has lapsed."""
+    fresh, _ = claim(owner, call.key, at=at)
+    anew, entry, expected = decide.claim(fresh, call, actor=f"proxy:{owner}", now=at)
+    assert expected == call.version
+    return anew, entry
 
 
 def evidence(call: Call, why: str) -> Entry:

@@ -10,12 +10,20 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.intent import State
+from proxy.core.intent import Call, State
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobLost, BlobRef, Orphans, Store, Swap
 from tests.stores import calls
 
 ROUNDS = 20
+
+
+async def known_stamp(store: Store) -> int:
+    """As soon as the store knows it: a change may be under way for a moment."""
+    async with asyncio.timeout(10):
+        while (stamp := store.settled_stamp()) is None:
+            await asyncio.sleep(0.001)
+    return stamp
 
 
 class StoreContract:
@@ -131,6 +139,52 @@ class StoreContract:
             assert claimed is not None
             assert claimed.fence == call.fence + 1
             call = claimed
+
+    async def test_what_was_read_as_done_stands_while_the_stamp_does(
+        self, store: Store, other: Store
+    ) -> None:
+        """Whoever changes a done row changes the stamp for everybody, before that is acknowledged; the claims
+        and settlements of other calls leave it alone."""
+        done = await self._done(store)
+        stamp = await known_stamp(other)
+        for at in (store, other):
+            await self._done(at)
+            free, entry = calls.release(await self._pending(at))
+            await at.swap(free, entry, expected=1)
+            await at.swap(*calls.claim_again(free, at.owner), expected=2)
+            assert await known_stamp(store) == await known_stamp(other) == stamp
+        past, entry = calls.forget(done)
+        assert (await store.swap(past, entry, expected=done.version)).won
+        assert stamp not in (store.settled_stamp(), other.settled_stamp())
+        forgotten = await known_stamp(other)
+        assert forgotten == await known_stamp(store)
+        anew, entry = calls.claim_anew(past, other.owner)
+        assert (await other.swap(anew, entry, expected=past.version)).won
+        assert forgotten not in (store.settled_stamp(), other.settled_stamp())
+        assert await known_stamp(store) not in (stamp, forgotten)
+
+    async def test_a_lost_swap_leaves_the_stamp_alone(self, store: Store, other: Store) -> None:
+        """Nothing was changed, so everything that was read still stands."""
+        done = await self._done(store)
+        stamp = await known_stamp(store)
+        past, entry = calls.forget(done)
+        assert not (await other.swap(replace(past, version=9), entry, expected=8)).won
+        assert await known_stamp(store) == await known_stamp(other) == stamp
+
+    async def test_a_closed_store_has_no_stamp(self, other: Store) -> None:
+        """Nobody answers from the record of a store that is closed."""
+        await other.close()
+        assert other.settled_stamp() is None
+
+    async def _pending(self, store: Store) -> Call:
+        call, entry = calls.claim(store.owner)
+        assert (await store.swap(call, entry, expected=0)).won
+        return call
+
+    async def _done(self, store: Store) -> Call:
+        done, entry = calls.settle(await self._pending(store))
+        assert (await store.swap(done, entry, expected=1)).won
+        return done
 
     async def test_a_swap_must_write_the_next_version(self, store: Store) -> None:
         """A caller that gets this wrong has a bug, and is told so before anything is written."""

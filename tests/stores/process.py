@@ -59,6 +59,18 @@ async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
     await asyncio.gather(*(claims() for _ in range(8)))
 
 
+async def forget(store: EmbeddedStore, point: str = "") -> None:
+    """For each key heard: end its time to live, and say when that is durable. Or be killed at a fault point
+    meanwhile."""
+    if point:
+        faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    while key := await hear():
+        call = await store.get(bytes.fromhex(key))
+        assert call is not None
+        assert (await store.swap(*calls.forget(call), expected=call.version)).won
+        say(call.version + 1)
+
+
 async def hold(store: EmbeddedStore) -> None:
     """Stay until told to go."""
     await hear()
@@ -75,7 +87,14 @@ async def fork(store: EmbeddedStore) -> None:
     await hear()
 
 
-COMMANDS = {"race": race, "watch": watch, "claim_and_die": claim_and_die, "hold": hold, "fork": fork}
+COMMANDS = {
+    "race": race,
+    "watch": watch,
+    "claim_and_die": claim_and_die,
+    "forget": forget,
+    "hold": hold,
+    "fork": fork,
+}
 
 
 async def main(command: str, directory: str, *args: str) -> None:

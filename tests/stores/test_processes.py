@@ -9,14 +9,19 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from proxy import faults
-from proxy.core.intent import State
+from proxy.answers import Answers
+from proxy.core.intent import Call, State
+from proxy.observe import Deaf
+from proxy.store.codec import Codec
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
+from tests.stores.contract import known_stamp
 from tests.stores.process import child
 
 ROUNDS = 20
@@ -145,3 +150,77 @@ async def test_processes_that_start_together_make_one_store(tmp_path: Path) -> N
         )
         assert len({store.secret for store in stores}) == 1
         assert len({*(store.owner for store in stores), *(other.owner for other in children)}) == 7
+
+
+async def given_lately(store: EmbeddedStore) -> tuple[Answers, Call]:
+    """A done call whose answer is at hand and was found to stand."""
+    codec = Codec()
+    answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=1024)
+    call, entry = calls.claim(store.owner)
+    await store.swap(call, entry, expected=0)
+    done, entry = calls.settle(call)
+    assert done.answer is not None
+    sealed = replace(done.answer, head=codec.seal_head(()), body=codec.seal_body(b"the answer"))
+    done = replace(done, answer=sealed)
+    await store.swap(done, entry, expected=1)
+    assert await answers.produce(done, sealed) is not None
+    await known_stamp(store)
+    assert await answers.row(done.key) is done
+    return answers, done
+
+
+async def test_an_answer_at_hand_is_never_given_after_another_process_has_forgotten_it(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """Forty rounds: while one process asks without end, another forgets. From its acknowledgement on, and
+    once the new row was seen, the old one is never seen again. Before, it is mostly seen unasked."""
+    asked = []
+    real = store.get
+
+    async def counted(key: bytes, known: Call | None = None) -> Call | None:
+        asked.append(key)
+        return await real(key, known)
+
+    store.get = counted  # type: ignore[method-assign]
+    rows = 0
+    async with child("forget", tmp_path / "state") as forgetful:
+        for _ in range(40):
+            answers, done = await given_lately(store)
+            forgetful.write(done.id)
+            acknowledged = asyncio.ensure_future(forgetful.read())
+            newest = done.version
+            while not acknowledged.done():
+                row = await answers.row(done.key)
+                assert row is not None
+                assert row.version >= newest
+                newest = row.version
+                rows += 1
+                await asyncio.sleep(0)
+            row = await answers.row(done.key)
+            assert row is not None
+            assert row.version == int(acknowledged.result()) == done.version + 1
+    print(f"{rows} rows, {len(asked)} questions")
+    assert rows > 2 * len(asked)
+
+
+@pytest.mark.parametrize("point", ["commit_begun", "committed"])
+async def test_a_process_killed_while_it_forgets_leaves_nobody_with_a_stale_answer(
+    tmp_path: Path, store: EmbeddedStore, point: str
+) -> None:
+    """Whether the change became durable or not: what is at hand is what is stored, at once and later."""
+    for _ in range(3):
+        answers, done = await given_lately(store)
+        async with child("forget", tmp_path / "state", point) as forgetful:
+            forgetful.write(done.id)
+            await asyncio.wait_for(forgetful.process.wait(), 30)
+            assert forgetful.process.returncode == -signal.SIGKILL
+        expected = done.version + (point == "committed")
+        for _ in range(3):
+            row = await answers.row(done.key)
+            assert row is not None
+            assert row.version == expected
+        await store.ping()  # a write of any process puts the stamp right
+        await known_stamp(store)
+        row = await answers.row(done.key)
+        assert row is not None
+        assert row.version == expected

@@ -23,11 +23,13 @@ GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of 
 INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
 # The guard: one more parameter, the version that the caller saw.
 UPDATE = f"UPDATE calls SET {_ASSIGNMENTS} WHERE key = ?1 AND version = ?{len(CALL_COLUMNS) + 1}"  # noqa: S608
+_LINE = f"INSERT INTO events (call, n, {', '.join(ENTRY_COLUMNS)}) "
+# A new row has a new id, and under that no lines yet.
+BEGIN_HISTORY = f"{_LINE} VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?)"
 # The next number is found inside the one write transaction, so lines cannot collide.
 APPEND = (
-    f"INSERT INTO events (call, n, {', '.join(ENTRY_COLUMNS)}) "  # noqa: S608
-    "SELECT id, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = id), ?2, ?3, ?4, ?5, ?6, ?7, ?8 "
-    "FROM calls WHERE key = ?1"
+    f"{_LINE} SELECT id, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = id), "
+    "?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM calls WHERE key = ?1"
 )
 HISTORY = (
     f"SELECT {', '.join(f'events.{name}' for name in ENTRY_COLUMNS)} FROM calls "  # noqa: S608
@@ -90,12 +92,15 @@ def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Sw
     """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
     if expected == 0:
         connection.execute(INSERT, row)
+        if connection.changes():
+            connection.execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
+            return Swap(True)
     else:
         connection.execute(UPDATE, (*row, expected))
-    if connection.changes() == 0:
-        return Swap(False, get(connection, row[0]))
-    connection.execute(APPEND, (row[0], *entry))
-    return Swap(True)
+        if connection.changes():
+            connection.execute(APPEND, (row[0], *entry))
+            return Swap(True)
+    return Swap(False, get(connection, row[0]))
 
 
 def swap_settled(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:

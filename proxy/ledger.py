@@ -133,6 +133,7 @@ class Ledger:
             version=1,
             fence=1,
             owner=self._store.owner,
+            born=now,
             created_at=now,
             sent_at=now,
             sends=1,

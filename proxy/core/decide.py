@@ -140,7 +140,7 @@ def claim(fresh: Call, over: Call | None, *, actor: str, now: float) -> tuple[Ca
     if over is None:
         entry = _entry(Event.CLAIM, None, fresh, at=now, actor=actor, why="first ask")
         return fresh, entry, 0
-    fenced = evolve(fresh, version=over.version + 1, fence=over.fence + 1)
+    fenced = evolve(fresh, version=over.version + 1, fence=over.fence + 1, born=over.born)
     if over.state is State.RELEASED and is_live(over, now):
         again = evolve(fenced, created_at=over.created_at, sends=over.sends + 1)
         return (

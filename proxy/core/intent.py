@@ -118,8 +118,9 @@ class Call:
     """One row of the ledger: intent and answer together, so that no gap can open between them.
 
     `version` grows with every change (stores compare and swap on it), `fence` with every claim (an owner
-    may settle only what carries its fence). `request` and the answer's head and body are sealed bytes;
-    what must be indexed or listed stands outside.
+    may settle only what carries its fence). `born` stays over all of that: a row that was collected and made
+    again is another, though its versions start from one again. `request` and the answer's head and body are
+    sealed bytes; what must be indexed or listed stands outside.
     """
 
     key: bytes  # 16 bytes of xxh3-128; its hex form is the call's id
@@ -137,6 +138,7 @@ class Call:
     state: State
     version: int
     fence: int
+    born: float = 0.0  # when the row was made
     owner: str  # the epoch of the process that claimed it last
     created_at: float
     sent_at: float | None = None

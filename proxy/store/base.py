@@ -39,6 +39,37 @@ class Orphans:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which calls to list. Empty means any. `after` is where the page before ended."""
+
+    state: State | None = None
+    upstream: str = ""
+    tool: str = ""
+    run: str = ""
+    limit: int = 100
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`next` is None on the last page. `unreadable`: by id, those of which the store can only say why not."""
+
+    calls: list[Call]
+    next: int | None = None
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What a portion of collecting removed, or would remove. `more`: there is another portion."""
+
+    calls: int
+    blobs: int
+    bytes: int
+    more: bool
+
+
 @dataclass(frozen=True, slots=True)
 class BlobRef:
     digest: str  # hex BLAKE2b-256 of the content
@@ -69,7 +100,8 @@ class Store(Protocol):
         """32 random bytes, made with the store and shared by all proxies on it."""
 
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
-        """With `known`, a row read before: if it still has that version, it need not be read again."""
+        """With `known`, a row read before: if it is still that one, in that version, it need not be read
+        again."""
 
     def settled_stamp(self) -> int | None:
         """What `get` gives as done after this was asked stands for as long as this says the same: whoever
@@ -77,8 +109,8 @@ class Store(Protocol):
         be known now. Costs next to nothing."""
 
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
-        """Write `call` and append `entry` if the stored row has version `expected` (0: no row). Durable
-        when it returns. `call.version` is `expected + 1`."""
+        """Write `call` and append `entry` if the stored row has version `expected` (0: no row) and was born
+        with `call`. Durable when it returns. `call.version` is `expected + 1`."""
 
     async def note(self, key: bytes, entry: Entry) -> None:
         """Append a history line without changing the row (evidence)."""
@@ -96,6 +128,14 @@ class Store(Protocol):
 
     async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
         """Oldest first."""
+
+    async def find(self, query: Query) -> Page:
+        """Newest first. A page may take its time; nobody else waits for it."""
+
+    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+        """Remove settled calls past their time, with their history, and blobs that no row names and nobody
+        has touched for an hour; at most `limit` of each, so that nobody waits for it. What is open, or waits
+        for a person, is never removed."""
 
     async def orphans(self) -> Orphans:
         """Pending calls whose owner is dead. A living owner's calls are never among them."""

@@ -135,7 +135,7 @@ CALL_COLUMNS = (
     "tool", "safe", "state", "version", "fence", "owner", "created_at", "sent_at", "settled_at", "expires_at",
     "sends", "unresolved", "request_blob", "answer_status", "answer_size", "answer_recorded_at",
     "answer_place", "answer_blob", "answer_why_nowhere", "doubt_since", "doubt_reason", "doubt_status",
-    "doubt_excerpt", "record_version", "request", "answer_head", "answer_body",
+    "doubt_excerpt", "record_version", "request", "answer_head", "answer_body", "born",
 )  # fmt: skip
 ENTRY_COLUMNS = ("at", "actor", "event", "from_state", "to_state", "why", "fence")
 
@@ -158,7 +158,7 @@ def call_to_row(call: Call) -> Row:
         call.occurrence, call.upstream, call.rule, call.tool, call.safe, call.state.value, call.version,
         call.fence, call.owner, call.created_at, call.sent_at, call.settled_at, call.expires_at, call.sends,
         call.unresolved, call.request_blob, *told, *doubted, RECORD_VERSION, call.request,
-        None if answer is None else answer.head, None if answer is None else answer.body,
+        None if answer is None else answer.head, None if answer is None else answer.body, call.born,
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def row_to_call(row: Row) -> Call:
         key, fingerprint, named_by, tenant, run, attempt, seq, occurrence, upstream, rule, tool, safe, state,
         version, fence, owner, created_at, sent_at, settled_at, expires_at, sends, unresolved, request_blob,
         status, size, recorded_at, place, blob, why_nowhere, since, reason, doubt_status, excerpt,
-        record_version, request, head, body,
+        record_version, request, head, body, born,
     ) = row  # fmt: skip
     if record_version > RECORD_VERSION:
         raise DamagedRecord(
@@ -188,7 +188,7 @@ def row_to_call(row: Row) -> Call:
             state=State(state), version=version, fence=fence, owner=owner, created_at=created_at,
             sent_at=sent_at, settled_at=settled_at, expires_at=expires_at, sends=sends,
             unresolved=bool(unresolved), request=request, request_blob=request_blob, answer=answer,
-            doubt=doubt,
+            doubt=doubt, born=born,
         )  # fmt: skip
     except (KeyError, ValueError) as error:
         raise DamagedRecord(f"call {key.hex()} cannot be read: {error}") from error

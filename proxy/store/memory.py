@@ -61,7 +61,8 @@ class MemoryStore:
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         self._check()
         present = self.world.calls.get(key)
-        return known if known and present and known.version == present.version else present
+        same = known and present and (known.version, known.born) == (present.version, present.born)
+        return known if same else present
 
     def settled_stamp(self) -> int | None:
         return None if self._closed or self.unavailable else self.world.settled_stamp
@@ -71,7 +72,7 @@ class MemoryStore:
             raise ValueError("a swap writes the version after the expected one")
         self._check()
         present = self.world.calls.get(call.key)
-        if (present.version if present else 0) != expected:
+        if (present.version if present else 0) != expected or (present and present.born != call.born):
             return Swap(False, present)
         self.world.settled_stamp += changes_settled(entry, expected)
         self.world.calls[call.key] = call

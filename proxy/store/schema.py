@@ -115,7 +115,13 @@ CREATE TRIGGER count_gone AFTER DELETE ON calls
 BEGIN UPDATE counts SET n = n - 1 WHERE state = OLD.state; END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = """
+-- When a row was made. Rows are collected, and a key that comes back starts from version 1 again: who still
+-- holds the old row must not take the new one for it.
+ALTER TABLE calls ADD COLUMN born REAL NOT NULL DEFAULT 0.0;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 KNOWN_VERSION = len(MIGRATIONS)
 
 

@@ -17,18 +17,24 @@ from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, r
 
 _COLUMNS = ", ".join(CALL_COLUMNS)
 _HOLES = ", ".join(f"?{n}" for n in range(1, len(CALL_COLUMNS) + 1))
-_ASSIGNMENTS = ", ".join(f"{name} = ?{n}" for n, name in enumerate(CALL_COLUMNS, 1) if name != "key")
+_ASSIGNMENTS = ", ".join(
+    f"{name} = ?{n}" for n, name in enumerate(CALL_COLUMNS, 1) if name not in ("key", "born")
+)
+_BORN = CALL_COLUMNS.index("born") + 1
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
 INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
-# The guard: one more parameter, the version that the caller saw.
-UPDATE = f"UPDATE calls SET {_ASSIGNMENTS} WHERE key = ?1 AND version = ?{len(CALL_COLUMNS) + 1}"  # noqa: S608
+# The guard: one more parameter, the version that the caller saw, of the row that it saw.
+UPDATE = (
+    f"UPDATE calls SET {_ASSIGNMENTS} "  # noqa: S608
+    f"WHERE key = ?1 AND version = ?{len(CALL_COLUMNS) + 1} AND born = ?{_BORN}"
+)
 _LINE = f"INSERT INTO events (call, n, {', '.join(ENTRY_COLUMNS)}) "
 # A new row has a new id, and under that no lines yet.
 BEGIN_HISTORY = f"{_LINE} VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?)"
 # The next number is found inside the one write transaction, so lines cannot collide.
 APPEND = (
-    f"{_LINE} SELECT id, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = id), "
+    f"{_LINE} SELECT id, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = id), "  # noqa: S608
     "?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM calls WHERE key = ?1"
 )
 HISTORY = (
@@ -36,6 +42,7 @@ HISTORY = (
     "JOIN events ON events.call = calls.id WHERE calls.key = ? ORDER BY n"
 )
 VERSION = "SELECT version FROM calls WHERE key = ?"
+STANDS = "SELECT 1 FROM calls WHERE key = ? AND version = ? AND born = ?"
 # All watched rows in one step; only those that differ come back. The list is [[hex key, version], …].
 DIFFERING = (
     "SELECT watched.value ->> 0, watched.value ->> 1 FROM json_each(?) AS watched "
@@ -122,7 +129,7 @@ def touch(connection: apsw.Connection, stamp: bytes) -> None:
 
 
 def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> Call | None:
-    if known is not None and version(connection, key) == known.version:
+    if known is not None and _one(connection, STANDS, (key, known.version, known.born)):
         return known
     for row in connection.execute(GET, (key,)):
         return row_to_call(row)

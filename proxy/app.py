@@ -12,6 +12,7 @@ from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.front.aside import Aside
 from proxy.front.connection import ConnectionLimits, Listener
+from proxy.front.door import Door
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.own import OwnPages
@@ -96,6 +97,7 @@ class App:
             limits=RequestLimits(limits.request_body, limits.spool, spool),
             own_pages=OwnPages(store=store, metrics=metrics),
             aside=aside,
+            door=Door(None if settings.auth is None else settings.auth.tokens),
         )
         listener = Listener(
             handler,

@@ -2,9 +2,10 @@
 
 SemelError
 ├── ConfigurationError         bad flags, files, policies: exit status 2
-├── DecisionRefused            an operator's decision cannot be carried out: exit status 1, HTTP 404 or 409
-│   └── NotFound, StaleVersion, NotInDoubt, NotSettled
 └── Refusal                    semel answers itself
+    ├── DecisionRefused        an operator's question or decision: exit status 1, HTTP 404 or 409
+    │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, NotSettled
+    ├── CrossSite, Misdirected, MethodNotAllowed, UnsupportedMediaType
     ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
     ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
     ├── InDoubt, InProgress, AwaitingApproval, Diverged, Stale
@@ -28,17 +29,31 @@ class ConfigurationError(SemelError):
     """The message says what to change and where."""
 
 
-class DecisionRefused(SemelError):
-    """An operator's decision cannot be carried out. `present` is the call as it stands now."""
+class Refusal(SemelError):
+    """semel answers itself. `detail` says what to do; `members` go into the problem as they are."""
 
-    def __init__(self, detail: str, present: Call | None = None) -> None:
+    def __init__(self, detail: str, **members: object) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.members = members
+
+
+class DecisionRefused(Refusal):
+    """What an operator asks for cannot be carried out. `present` is the call as it stands now."""
+
+    def __init__(self, detail: str, present: Call | None = None, **members: object) -> None:
+        if present is not None:
+            members = {"call": present.id, "state": present.state, "version": present.version, **members}
+        super().__init__(detail, **members)
         self.present = present
 
 
 class NotFound(DecisionRefused):
-    """No call of this id."""
+    """No call of this id, or nothing at this address."""
+
+
+class Unreadable(DecisionRefused):
+    """The store has the call and cannot read it."""
 
 
 class StaleVersion(DecisionRefused):
@@ -53,13 +68,20 @@ class NotSettled(DecisionRefused):
     """Only a settled call can be forgotten."""
 
 
-class Refusal(SemelError):
-    """semel answers itself. `detail` says what to do; `members` go into the problem as they are."""
+class CrossSite(Refusal):
+    """A page of another site speaks through a person's browser."""
 
-    def __init__(self, detail: str, **members: object) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.members = members
+
+class Misdirected(Refusal):
+    """The request names a host that semel is not: a sign of DNS rebinding."""
+
+
+class MethodNotAllowed(Refusal):
+    """The address is known, the method is not."""
+
+
+class UnsupportedMediaType(Refusal):
+    """The body is not application/json."""
 
 
 class BadRequest(Refusal):

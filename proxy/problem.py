@@ -13,6 +13,7 @@ from proxy import errors
 from proxy.core.headers import Headers
 
 CONTENT_TYPE = b"application/problem+json"
+_CHALLENGE: Headers = ((b"WWW-Authenticate", b'Semel-Token realm="semel"'),)  # RFC 9110 wants one with 401
 _NO_RETRY: Headers = ((b"x-should-retry", b"false"), (b"stripe-should-retry", b"false"))
 
 
@@ -23,6 +24,7 @@ class Problem:
     title: str
     retry_after: int | None = None  # seconds; None: a retry cannot mend it
     advice: str = ""  # for refusals that come from deep inside and know only what is wrong
+    headers: Headers = ()
 
 
 PROBLEMS: dict[type[errors.Refusal], Problem] = {
@@ -36,7 +38,7 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
     errors.AnswerUnavailable: Problem("answer-unavailable", 410, "It happened; its answer cannot be given"),
     errors.RunExpired: Problem("run-expired", 410, "The run's retention is over"),
     errors.BadRequest: Problem("bad-request", 400, "Malformed request"),
-    errors.Unauthorized: Problem("unauthorized", 401, "Missing or wrong token"),
+    errors.Unauthorized: Problem("unauthorized", 401, "Missing or wrong token", headers=_CHALLENGE),
     errors.Forbidden: Problem("forbidden", 403, "The token's role may not do this"),
     errors.UnknownUpstream: Problem("unknown-upstream", 404, "No such upstream"),
     errors.TooLarge: Problem("too-large", 413, "The body is over the limit"),
@@ -52,6 +54,15 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
     ),
     errors.BudgetExceeded: Problem("budget-exceeded", 429, "A budget is used up", 60),
     errors.IdentityCollision: Problem("identity-collision", 500, "Two calls, one key"),
+    errors.NotFound: Problem("not-found", 404, "There is no such thing"),
+    errors.Unreadable: Problem("unreadable", 409, "The call is there and cannot be read"),
+    errors.StaleVersion: Problem("stale-version", 409, "The call has changed"),
+    errors.NotInDoubt: Problem("not-in-doubt", 409, "Only a call in doubt can be resolved"),
+    errors.NotSettled: Problem("not-settled", 409, "Only a settled call can be forgotten"),
+    errors.CrossSite: Problem("cross-site", 403, "Not for pages of other sites"),
+    errors.Misdirected: Problem("misdirected", 421, "semel is not called by this name"),
+    errors.MethodNotAllowed: Problem("method-not-allowed", 405, "Not with this method"),
+    errors.UnsupportedMediaType: Problem("unsupported-media-type", 415, "The body must be JSON"),
     errors.Overloaded: Problem("overloaded", 503, "Too many connections", 1),
     errors.InternalError: Problem("internal-error", 500, "A defect in semel"),
 }
@@ -77,6 +88,7 @@ def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
         (b"Content-Type", CONTENT_TYPE),
         (b"Content-Length", b"%d" % len(body)),
         *retry,
+        *problem.headers,
         (b"Semel-Status", b"refused"),
     )
     call = refusal.members.get("call")

@@ -7,7 +7,7 @@ where it stands: file:line:col, the variable, or the flag.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proxy.policy_file import not_yet
@@ -24,11 +24,14 @@ from proxy.settings_schema import (
     SETTINGS,
     TLS,
     Address,
+    Auth,
     Limits,
+    Role,
     Settings,
+    Token,
 )
 
-__all__ = ["Address", "Limits", "Settings", "load_settings"]
+__all__ = ["Address", "Auth", "Limits", "Role", "Settings", "Token", "load_settings"]
 
 DEFAULT_FILE = Path("semel.yaml")
 PREFIX = "SEMEL_"
@@ -52,13 +55,20 @@ _FLAGS = {"state": "--state-dir"}
 
 
 def load_settings(
-    flags: Mapping[str, object], environ: Mapping[str, str], config: Path | None = None
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    config: Path | None = None,
+    *,
+    tokens: Sequence[Token] = (),
 ) -> Settings:
-    """Raises SettingsMistakes, with everything that is wrong. A flag that is None was not given."""
+    """Raises SettingsMistakes, with everything that is wrong. A flag that is None was not given. `tokens` are
+    for when none are configured."""
     log = Log()
     tree = _file(_config_path(environ, config), log)
     for path, node in (*_variables(environ, log), *_flags(flags)):
         tree = _overlaid(tree, path, node)
+    if tokens and not any(key.text == "auth" and not _is_null(value) for key, value in tree.entries):
+        tree = _overlaid(tree, ("auth", "tokens"), _token_nodes(tokens))
     settings = _settings(tree, environ, log)
     if len(log) or settings is None:
         raise SettingsMistakes(log.noted)
@@ -113,6 +123,25 @@ def _flags(flags: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], Node]
             yield path, Items(at, tuple(scalar(at, _written(one)) for one in value))
         else:
             yield path, scalar(at, _written(value))
+
+
+def _token_nodes(tokens: Sequence[Token]) -> Items:
+    at = Place("--first-token")
+
+    def entry(name: str, value: str) -> tuple[Scalar, Node]:
+        return Scalar(at, name, name), Scalar(at, value, value)
+
+    return Items(
+        at,
+        tuple(
+            Pairs(at, (entry("sha256", one.sha256), entry("tenant", one.tenant), entry("role", one.role)))
+            for one in tokens
+        ),
+    )
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
 
 
 def _written(value: object) -> str:

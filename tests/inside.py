@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.app import App
 from proxy.log import LogObserver
-from proxy.settings import load_settings
+from proxy.settings import Token, load_settings
 
 
 @asynccontextmanager
 async def semel(
-    tmp_path: Path, policy: str, *, settings: Mapping[str, object] | None = None, store: str = "embedded"
+    tmp_path: Path,
+    policy: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    store: str = "embedded",
+    tokens: Sequence[Token] = (),
+    log: io.StringIO | None = None,
 ) -> AsyncIterator[App]:
     """`policy` is the text of one policy file."""
     policies = tmp_path / "policies"
@@ -29,7 +35,7 @@ async def semel(
         "policies": [str(policies)],
         **(settings or {}),
     }
-    app = await App.start(load_settings(flags, {}), log=LogObserver(io.StringIO()))
+    app = await App.start(load_settings(flags, {}, tokens=tokens), log=LogObserver(log or io.StringIO()))
     try:
         yield app
     finally:

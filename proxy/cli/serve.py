@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import os
-import signal
-import sys
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import uvloop
+from proxy.cli.first_token import first_tokens
+from proxy.cli.output import warn
 
-from proxy.app import App
-from proxy.cli.open_files import allow_open_files
-from proxy.errors import ConfigurationError
-from proxy.settings import Settings, load_settings
+if TYPE_CHECKING:
+    from proxy.settings import Settings
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,10 +30,19 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="PATH",
         help='file, directory or "presets"; repeatable, later ones win',
     )
+    command.add_argument(
+        "--first-token",
+        action="store_true",
+        help="without tokens in the settings: make an agent's and an operator's at the first start, print "
+        "them once, and know them from then on",
+    )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
+    from proxy.cli.open_files import allow_open_files
+    from proxy.cli.serving import serve
+
     flags = {
         "listen": options.listen,
         "state": options.state_dir,
@@ -46,51 +50,27 @@ def run(options: argparse.Namespace) -> int:
         "workers": options.workers,
         "policies": options.policies,
     }
-    settings = load_settings(flags, os.environ, options.config)
+    settings = _settings(flags, options)
     # Calls leave few cycles behind: looking for them after every 700 objects costs more than it finds.
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     os.umask(0o077)  # whatever is written is for this user alone
     if told := allow_open_files(settings.limits.connections):
-        print(told, file=sys.stderr, flush=True)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        warn(told)
+    return serve(settings)
 
 
-async def _serve(settings: Settings) -> int:
-    stop = asyncio.Event()
-    hurry = asyncio.Event()
+def _settings(flags: dict[str, object], options: argparse.Namespace) -> Settings:
+    from proxy.settings import load_settings
 
-    def on_signal() -> None:
-        (hurry if stop.is_set() else stop).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        app = await App.start(settings)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {settings.listen}: {os.strerror(error.errno) if error.errno else error}. "
-            "Stop what uses the address, or choose another with --listen HOST:PORT."
-        ) from None
-    loop.add_signal_handler(signal.SIGHUP, lambda: _spawn(app.watch.check_now()))
-    print(f"semel is ready on http://{app.address}", flush=True)
-    if not app.watch.current.upstreams:
-        print(
-            "no upstream is configured: give policy files with --policies PATH", file=sys.stderr, flush=True
-        )
-    await stop.wait()
-    stopped = await app.stop(hurry=hurry)
-    if stopped:
-        print(f"{stopped} calls were stopped under way and marked", file=sys.stderr, flush=True)
-    return 0
-
-
-_background: set[asyncio.Task[bool]] = set()
-
-
-def _spawn(checking: Coroutine[Any, Any, bool]) -> None:
-    task = asyncio.get_running_loop().create_task(checking)
-    _background.add(task)
-    task.add_done_callback(_background.discard)
+    if not options.first_token:
+        return load_settings(flags, os.environ, options.config)
+    # Where the tokens lie is itself a setting, and beyond loopback the settings are none without tokens.
+    private = load_settings({**flags, "listen": "127.0.0.1:0"}, os.environ, options.config)
+    if private.auth is not None:
+        return load_settings(flags, os.environ, options.config)
+    tokens, made = first_tokens(private.state)
+    settings = load_settings(flags, os.environ, options.config, tokens=tokens)
+    for role, token in made.items():
+        warn(f"{role} token, shown this once: {token}")
+    return settings

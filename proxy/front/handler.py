@@ -20,6 +20,7 @@ from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
+from proxy.front.door import Door
 from proxy.front.incoming import (
     Incoming,
     RequestLimits,
@@ -63,11 +64,13 @@ class Handler:
         limits: RequestLimits,
         own_pages: OwnPages,
         aside: Aside,
+        door: Door,
     ) -> None:
         self._exchange = exchange
         self._policies = policies
         self._namer = Namer(secret=secret, body_limit=limits.body, aside=aside)
         self._aside = aside
+        self._door = door
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -94,18 +97,20 @@ class Handler:
         connection.check_head(request)
         check_protocol(request)
         address = parse_target(request.raw_path)
+        told = said_to_semel(request.raw_headers)
         if isinstance(address, OwnAddress):
             tale.own = True
+            self._door.for_own_page(address.path, told.token)
             return writer.whole(*await self._own_pages(request, address.path))
         if "Upgrade" in request.headers and request.headers["Upgrade"].lower() == "websocket":
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
+        visitor = self._door.for_calls(told.token)
         policies = self._policies()
         upstream = find_upstream(policies, address)
-        told = said_to_semel(request.raw_headers)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
         incoming = tale.incoming = await understand(
-            request, address, policies, upstream, body, told, self._namer
+            request, address, policies, upstream, body, told, visitor.tenant, self._namer
         )
         if incoming.ask is None:
             return await self._pass(incoming, writer, tale)

@@ -18,7 +18,7 @@ from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
-from proxy.front.naming import Namer
+from proxy.front.naming import Namer, ToName
 from proxy.front.sending import Sending, Told
 from proxy.spool import Spool
 
@@ -72,7 +72,12 @@ def said_to_semel(headers: Headers) -> Told:
     tool = said.get(b"semel-tool", b"")
     if tool and _TOOL.fullmatch(tool) is None:
         raise BadRequest("Semel-Tool is at most 128 printable characters.")
-    return Told(tool=tool.decode(), occurrence=int(occurrence), refresh=refresh == b"1")
+    return Told(
+        tool=tool.decode(),
+        occurrence=int(occurrence),
+        refresh=refresh == b"1",
+        token=said.get(b"semel-token", b"").decode("latin-1"),
+    )
 
 
 def _suggestion(name: bytes) -> str:
@@ -154,16 +159,16 @@ async def understand(
     upstream: Upstream,
     body: Spool | None,
     told: Told,
+    tenant: str,
     namer: Namer,
 ) -> Incoming:
     method, headers = request.method, request.raw_headers
-    match, safe, identity = await namer.name(
-        policies, upstream, address, method, headers, body, told.occurrence
-    )
+    to_name = ToName(upstream, address, method, headers, body, told.occurrence, tenant)
+    match, safe, identity = await namer.name(policies, to_name)
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
-    sending = Sending(method, address, upstream, match, told, headers, body, safe)
+    sending = Sending(method, address, upstream, match, told, headers, body, safe, tenant)
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     refresh = told.refresh and rule.mode is Mode.CACHE

@@ -19,7 +19,6 @@ from proxy.core.identity import Asked, Identity, frame, identify
 from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
 from proxy.front.address import UpstreamAddress
 from proxy.front.aside import Aside
-from proxy.front.sending import TENANT
 from proxy.spool import Spool
 
 # A larger body is named aside, and so is every compressed one: what it becomes does not show in its size.
@@ -30,6 +29,18 @@ REMEMBERED_SIZE, REMEMBERED = 16 * 1024, 4096
 IN_VAIN, SELDOM = 256, 16
 # Larger arguments are told to people as a digest. The name was made from all of them.
 TOLD_ARGUMENTS = 64 * 1024
+
+
+class ToName(NamedTuple):
+    """A request that has its upstream: everything that its name depends on, but for the secret."""
+
+    upstream: Upstream
+    address: UpstreamAddress
+    method: str
+    headers: Headers
+    body: Spool | None
+    occurrence: int
+    tenant: str
 
 
 class Named(NamedTuple):
@@ -50,32 +61,26 @@ class Namer:
         self._remembered: OrderedDict[bytes, Named] = OrderedDict()
         self._asked = self._in_vain = 0
 
-    async def name(
-        self,
-        policies: PolicySet,
-        upstream: Upstream,
-        address: UpstreamAddress,
-        method: str,
-        headers: Headers,
-        body: Spool | None,
-        occurrence: int,
-    ) -> Named:
+    async def name(self, policies: PolicySet, request: ToName) -> Named:
         if policies is not self._policies:  # a reload: other rules, other names
             self._policies = policies
             self._remembered.clear()
-        if len(address.raw_path) + (0 if body is None else body.size) > REMEMBERED_SIZE:
-            return await self._find(upstream, address, method, headers, body, occurrence)
+        if (
+            len(request.address.raw_path) + (0 if request.body is None else request.body.size)
+            > REMEMBERED_SIZE
+        ):
+            return await self._find(request)
         self._asked += 1
         if self._in_vain > IN_VAIN and self._asked % SELDOM:
-            return await self._find(upstream, address, method, headers, body, occurrence)
-        ticket = self._ticket(address, method, headers, body)
+            return await self._find(request)
+        ticket = self._ticket(request)
         named = self._remembered.get(ticket)
         if named is not None:
             self._in_vain = 0
             self._remembered.move_to_end(ticket)
             return named
         self._in_vain += 1
-        named = await self._find(upstream, address, method, headers, body, occurrence)
+        named = await self._find(request)
         # It may have been found aside, and there may have been a reload meanwhile.
         if policies is self._policies and len(_arguments(named)) <= REMEMBERED_SIZE:
             self._remembered[ticket] = named
@@ -83,70 +88,59 @@ class Namer:
                 self._remembered.popitem(last=False)
         return named
 
-    def _ticket(self, address: UpstreamAddress, method: str, headers: Headers, body: Spool | None) -> bytes:
+    def _ticket(self, request: ToName) -> bytes:
         """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
-        target = f"{method} {address.upstream} {address.raw_path}".encode()
+        address, body = request.address, request.body
+        target = f"{request.tenant} {request.method} {address.upstream} {address.raw_path}".encode()
         query = b"" if address.query is None else b"?" + address.query.encode()
         whole = body.whole() if body is not None else b""
-        parts = (target, query, whole, *chain.from_iterable(headers))
+        parts = (target, query, whole, *chain.from_iterable(request.headers))
         return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
 
-    async def _find(
-        self,
-        upstream: Upstream,
-        address: UpstreamAddress,
-        method: str,
-        headers: Headers,
-        body: Spool | None,
-        occurrence: int,
-    ) -> Named:
-        if body is None or (body.size <= NAMED_INLINE and not codings(headers)):
-            return self._find_now(upstream, address, method, headers, body, occurrence)
-        return await self._aside.run(self._find_now, upstream, address, method, headers, body, occurrence)
+    async def _find(self, request: ToName) -> Named:
+        body = request.body
+        if body is None or (body.size <= NAMED_INLINE and not codings(request.headers)):
+            return name_now(request, self._secret, self._body_limit)
+        return await self._aside.run(name_now, request, self._secret, self._body_limit)
 
-    def _find_now(
-        self,
-        upstream: Upstream,
-        address: UpstreamAddress,
-        method: str,
-        headers: Headers,
-        body: Spool | None,
-        occurrence: int,
-    ) -> Named:
-        match = find_rule(upstream, method, address.raw_path)
-        readable: Body | None = None
-        if match is None:
-            readable = _readable(headers, body, self._body_limit)
-            match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
-        rule = match.rule
-        safe = rule.is_safe(method)
-        # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
-        goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL
-        if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
-            return Named(match, safe, None)
-        asked = Asked(
-            tenant=TENANT,
-            upstream=upstream.name,
-            method=method,
-            raw_path=address.raw_path.encode(),
-            query=address.query.encode() if address.query else b"",
-            headers=headers,
-            path_names=match.names,
-            body=_readable(headers, body, self._body_limit) if readable is None else readable,
-            occurrence=occurrence,
-            credentials=upstream.credentials,
-        )
-        identity = identify(asked, rule, self._secret)
-        if len(identity.arguments) > TOLD_ARGUMENTS:
-            identity = identity._replace(arguments=_digest(identity.arguments))
-        return Named(match, safe, identity)
+
+def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
+    """The rule and the name. Pure: the same request under the same policies and secret has the same name."""
+    upstream, address, method, headers = request.upstream, request.address, request.method, request.headers
+    match = find_rule(upstream, method, address.raw_path)
+    readable: Body | None = None
+    if match is None:
+        readable = _readable(headers, request.body, body_limit)
+        match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
+    rule = match.rule
+    safe = rule.is_safe(method)
+    # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
+    goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL
+    if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
+        return Named(match, safe, None)
+    asked = Asked(
+        tenant=request.tenant,
+        upstream=upstream.name,
+        method=method,
+        raw_path=address.raw_path.encode(),
+        query=address.query.encode() if address.query else b"",
+        headers=headers,
+        path_names=match.names,
+        body=_readable(headers, request.body, body_limit) if readable is None else readable,
+        occurrence=request.occurrence,
+        credentials=upstream.credentials,
+    )
+    identity = identify(asked, rule, secret)
+    if len(identity.arguments) > TOLD_ARGUMENTS:
+        identity = identity._replace(arguments=arguments_digest(identity.arguments))
+    return Named(match, safe, identity)
 
 
 def _arguments(named: Named) -> bytes:
     return b"" if named.identity is None else named.identity.arguments
 
 
-def _digest(arguments: bytes) -> bytes:
+def arguments_digest(arguments: bytes) -> bytes:
     """Canonical JSON too, of a shape that arguments do not have."""
     return b'["digest","%b"]' % blake2b(arguments, digest_size=32).hexdigest().encode()
 

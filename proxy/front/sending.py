@@ -20,7 +20,6 @@ from proxy.spool import Spool
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
 
-TENANT = "default"
 # A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.
 WARM, LUKEWARM = 1.0, 15.0
 
@@ -38,6 +37,7 @@ class Told:
     tool: str = ""
     occurrence: int = 1
     refresh: bool = False
+    token: str = ""
 
 
 class Sending(NamedTuple):
@@ -49,6 +49,7 @@ class Sending(NamedTuple):
     headers: Headers
     body: Spool | None
     safe: bool
+    tenant: str
 
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
@@ -84,13 +85,13 @@ class Sending(NamedTuple):
             identity=identity,
             rule=self.match.rule,
             safe=self.safe,
-            tenant=TENANT,
+            tenant=self.tenant,
             upstream=self.upstream.name,
             tool=self.tool,
             occurrence=self.told.occurrence,
             method=self.method,
             target=outgoing.target,
-            headers=_without_secrets(outgoing.headers, self.upstream.credentials),
+            headers=without_secrets(outgoing.headers, self.upstream.credentials),
             body=self.body,
         )
 
@@ -108,7 +109,7 @@ def _stays_here(name: bytes) -> bool:
     return name in (b"host", b"expect") or name.startswith(SEMEL_PREFIX)
 
 
-def _without_secrets(headers: Headers, further: tuple[str, ...]) -> Headers:
+def without_secrets(headers: Headers, further: tuple[str, ...]) -> Headers:
     return tuple([pair for pair in headers if not _may_be_secret(pair[0], further)])
 
 

@@ -30,7 +30,6 @@ SETTINGS = frozenset(
     {
         ("settings", "tls"),
         ("settings", "workers"),
-        ("settings", "auth"),
         ("settings", "encryption"),
         ("forward", "unknown"),
         ("runs", "retention"),

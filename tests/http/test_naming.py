@@ -24,7 +24,7 @@ from proxy.errors import BadRequest
 from proxy.front import naming
 from proxy.front.address import UpstreamAddress, parse_target
 from proxy.front.aside import Aside
-from proxy.front.naming import REMEMBERED_SIZE, TOLD_ARGUMENTS, Named, Namer
+from proxy.front.naming import REMEMBERED_SIZE, TOLD_ARGUMENTS, Named, Namer, ToName
 from proxy.spool import Spool
 from tests.counts import count
 from tests.http.numbered import FORM, place
@@ -83,8 +83,10 @@ async def named(by: Namer, policy: PolicySet, request: Request) -> Named | str:
     told = [int(value) for name, value in request.headers if name.lower() == b"semel-occurrence"]
     upstream = policy.upstreams[address.upstream]
     try:
+        occurrence = told[0] if told else 1
         return await by.name(
-            policy, upstream, address, request.method, request.headers, body, told[0] if told else 1
+            policy,
+            ToName(upstream, address, request.method, request.headers, body, occurrence, "default"),
         )
     except BadRequest as error:
         return error.detail

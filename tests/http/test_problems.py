@@ -37,8 +37,20 @@ CONTRACT = {
     "budget-exceeded": (429, True),
     "identity-collision": (500, False),
 }
-# Beside the contract: what a server says when it is full, and when it has a defect.
-FURTHER = {"overloaded": (503, True), "internal-error": (500, False)}
+# Beside the contract: what a server says when it is full, and when it has a defect; what operators are told.
+FURTHER = {
+    "overloaded": (503, True),
+    "internal-error": (500, False),
+    "not-found": (404, False),
+    "unreadable": (409, False),
+    "stale-version": (409, False),
+    "not-in-doubt": (409, False),
+    "not-settled": (409, False),
+    "cross-site": (403, False),
+    "misdirected": (421, False),
+    "method-not-allowed": (405, False),
+    "unsupported-media-type": (415, False),
+}
 
 
 def leaves(kind: type[errors.Refusal] = errors.Refusal) -> Iterator[type[errors.Refusal]]:

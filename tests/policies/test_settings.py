@@ -13,7 +13,17 @@ from proxy.errors import ConfigurationError
 from proxy.policy_file import SettingsMistakes
 from proxy.policy_file.fields import default_value
 from proxy.policy_file.not_yet import SETTINGS as NOT_YET
-from proxy.settings import OTHER_VARIABLES, VARIABLES, Address, Limits, Settings, load_settings
+from proxy.settings import (
+    OTHER_VARIABLES,
+    VARIABLES,
+    Address,
+    Auth,
+    Limits,
+    Role,
+    Settings,
+    Token,
+    load_settings,
+)
 from proxy.settings_schema import LEVELS, LIMITS, SETTINGS
 
 HOME = {"HOME": "/home/agent"}
@@ -158,7 +168,6 @@ def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
     [
         "tls: {cert: a, key: b}",
         "workers: 2",
-        f"auth: {{tokens: [{{sha256: {'a' * 64}, tenant: acme, role: agent}}]}}",
         "encryption: {key_file: k}",
         "forward: {unknown: tunnel}",
         "runs: {retention: 1d}",
@@ -202,7 +211,32 @@ def test_mistakes_in_values(text: str, message: str) -> None:
 def test_listening_beyond_loopback_is_refused_and_says_what_to_do(host: str) -> None:
     (found,) = mistakes(flags={"listen": f"{host}:8080"})
     assert found.startswith("--listen: ")
-    assert "'auth', which is not supported yet: listen on 127.0.0.1" in found
+    assert "semel token new --tenant T --role agent" in found
+    assert "--first-token" in found
+    assert "or listen on 127.0.0.1" in found
+    auth = f"auth: {{tokens: [{{sha256: {'a' * 64}, tenant: acme, role: agent}}]}}"
+    Path("semel.yaml").write_text(auth)
+    assert load_settings({"listen": f"{host}:8080"}, HOME).auth is not None
+
+
+TOKEN = Token(sha256="b" * 64, tenant="default", role=Role.AGENT)
+
+
+@pytest.mark.parametrize("text", ["", "auth: null"])
+def test_tokens_at_hand_are_used_where_none_are_configured(text: str, tmp_path: Path) -> None:
+    """`--first-token` makes some; then other machines may be listened to."""
+    file = tmp_path / "semel.yaml"
+    file.write_text(text)
+    settings = load_settings({"listen": "0.0.0.0:1"}, HOME, file, tokens=[TOKEN])
+    assert settings.auth == Auth(tokens=(TOKEN,))
+
+
+def test_configured_tokens_win(tmp_path: Path) -> None:
+    """Whoever lists tokens means these and no others."""
+    file = tmp_path / "semel.yaml"
+    file.write_text(f"auth: {{tokens: [{{sha256: {'a' * 64}, tenant: acme, role: operator}}]}}")
+    settings = load_settings({}, HOME, file, tokens=[TOKEN])
+    assert settings.auth == Auth(tokens=(Token(sha256="a" * 64, tenant="acme", role=Role.OPERATOR),))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])

@@ -1,0 +1,101 @@
+"""`semel serve --first-token`: tokens made at the first start, printed once, known from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.first_token import FILE_NAME, first_tokens
+from proxy.errors import ConfigurationError
+from proxy.settings import Role
+from proxy.tokens import digest
+from tests.inside import call
+
+
+@asynccontextmanager
+async def served(directory: Path, *flags: str) -> AsyncIterator[tuple[int, list[str]]]:
+    """A real process; its port, and what it said on stderr before it was ready."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0", "--state-dir", str(directory),
+        *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ready = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        assert ready.startswith("semel is ready"), (await process.stderr.read()).decode()
+        said = []
+        while "no upstream is configured" not in (
+            line := (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+        ):
+            said.append(line)
+        yield int(ready.rsplit(":", 1)[1]), said
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.communicate(), 30)
+
+
+async def test_the_first_start_prints_both_tokens_and_later_ones_know_them(tmp_path: Path) -> None:
+    """An agent's and an operator's, each once; after a restart they still open their doors, and no others."""
+    state = tmp_path / "state"
+    async with served(state, "--first-token") as (port, said):
+        found = dict(re.fullmatch(r"(\w+) token, shown this once: (\S+)\n", line).groups() for line in said)  # type: ignore[union-attr]
+        assert set(found) == {"agent", "operator"}
+        assert (await call(port, "GET", "/metrics")).status == 401
+    assert stat.S_IMODE((state / FILE_NAME).stat().st_mode) == 0o600
+    assert not any(token in (state / FILE_NAME).read_text() for token in found.values())
+    async with served(state, "--first-token") as (port, said):
+        assert said == []
+        assert (await call(port, "GET", "/metrics", {"Semel-Token": found["operator"]})).status == 200
+        assert (await call(port, "GET", "/metrics", {"Semel-Token": found["agent"]})).status == 403
+        # An agent gets as far as the missing upstream.
+        assert (await call(port, "GET", "/none/x", {"Semel-Token": found["agent"]})).status == 404
+
+
+async def test_configured_tokens_come_first(tmp_path: Path) -> None:
+    """Then none are made, and nothing is printed."""
+    config = tmp_path / "semel.yaml"
+    config.write_text(f"auth: {{tokens: [{{sha256: '{digest('mine')}', tenant: acme, role: operator}}]}}")
+    async with served(tmp_path / "state", "--first-token", "--config", str(config)) as (port, said):
+        assert said == []
+        assert (await call(port, "GET", "/metrics", {"Semel-Token": "mine"})).status == 200
+    assert not (tmp_path / "state" / FILE_NAME).exists()
+
+
+def test_of_several_processes_one_makes_the_tokens(tmp_path: Path) -> None:
+    """All know the same digests; one of them has tokens to show."""
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: first_tokens(tmp_path / "state"), range(8)))
+    assert len({tokens for tokens, _ in results}) == 1
+    (made,) = [made for _, made in results if made]
+    assert {(token.sha256, token.role) for token in results[0][0]} == {
+        (digest(token), role) for role, token in made.items()
+    }
+    assert set(made) == {Role.AGENT, Role.OPERATOR}
+    assert os.listdir(tmp_path / "state") == [FILE_NAME]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", "[{}]", "[1]", '[{"sha256": "x", "tenant": "y", "role": "king"}]']
+)
+def test_a_damaged_file_says_what_to_do(tmp_path: Path, content: str) -> None:
+    """Never taken for "no tokens": the door would stand open."""
+    (tmp_path / FILE_NAME).write_text(content)
+    with pytest.raises(ConfigurationError, match="Remove it to get new tokens"):
+        first_tokens(tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    """The path of the trouble, and the flag that mends it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"--state-dir"):
+        first_tokens(tmp_path / "file" / "state")

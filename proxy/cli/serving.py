@@ -1,4 +1,4 @@
-"""The process behind `semel serve`: until a signal says stop. A second does not wait; SIGHUP reads policies."""
+"""The process behind `semel serve`, until a signal says stop. A second one does not wait."""
 
 from __future__ import annotations
 

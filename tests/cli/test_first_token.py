@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import stat
 import sys
@@ -81,12 +80,13 @@ def test_of_several_processes_one_makes_the_tokens(tmp_path: Path) -> None:
         (digest(token), role) for role, token in made.items()
     }
     assert set(made) == {Role.AGENT, Role.OPERATOR}
-    assert os.listdir(tmp_path / "state") == [FILE_NAME]
+    assert [path.name for path in (tmp_path / "state").iterdir()] == [FILE_NAME]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", "[{}]", "[1]", '[{"sha256": "x", "tenant": "y", "role": "king"}]']
-)
+KING = '[{"sha256": "x", "tenant": "y", "role": "king"}]'
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "[{}]", "[1]", KING])
 def test_a_damaged_file_says_what_to_do(tmp_path: Path, content: str) -> None:
     """Never taken for "no tokens": the door would stand open."""
     (tmp_path / FILE_NAME).write_text(content)

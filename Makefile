@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check bench soak lock clean help
+.PHONY: install run test check demo bench soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,8 +29,11 @@ check: $(STAMP) ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+demo: $(STAMP) ## what semel does, shown in seconds
+	$(BIN)/semel demo $(ARGS)
+
 bench: $(STAMP) ## ratios against bare servers, measured in one run
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --table docs/benchmarks.md $(ARGS)
 
 soak: $(STAMP) ## the same tests with the full counts
 	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)

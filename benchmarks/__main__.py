@@ -1,6 +1,7 @@
 """`make bench`: ratios in one run, rounds interleaved, medians; the requirement beside the measurement.
 
-The server under test has one core for itself, load and upstream share the other.
+The server under test has one core for itself, load and upstream share the other. nginx is measured along
+where it is installed. `--table FILE` writes the figures down with versions and settings.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.million import measure_store
+from benchmarks import nginx
+from benchmarks.million import Check, measure_store
+from benchmarks.table import Figures, as_markdown
 
 ROOT = Path(__file__).parent.parent
+CONNECTIONS = 64
+NGINX = "nginx proxy_cache hit"
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
 
@@ -60,11 +65,12 @@ def load(port: int, path: str, kind: str, total: int, connections: int, seed: st
     done = subprocess.run(
         command,
         cwd=ROOT,
-        check=True,
         capture_output=True,
         preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE}),
         timeout=400,
     )
+    if done.returncode:
+        raise RuntimeError(f"the load on port {port} failed: {done.stderr.decode()[-2000:]}")
     return float(done.stdout)
 
 
@@ -103,12 +109,18 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
             "bare aiohttp reverse proxy": ("forward", "/pay", "unique", total),
             "semel once": ("semel", "/bench/pay", "unique", total),
         }
+        program = nginx.find()
+        if program is None:
+            print("nginx is not installed: measured without it", file=sys.stderr, flush=True)
+        else:
+            ports["nginx"] = stack.enter_context(nginx.serving(program, origin, SERVER_CORE, work))
+            cases = {NGINX: ("nginx", "/pay", "same", total), **cases}
         found: dict[str, list[float]] = {name: [] for name in cases}
         for round_number in range(rounds):
             for name, (which, path, kind, count) in cases.items():
                 print(f"round {round_number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
                 seed = f"r{round_number}" if kind == "unique" else "same"
-                found[name].append(load(ports[which], path, kind, count, 64, seed))
+                found[name].append(load(ports[which], path, kind, count, CONNECTIONS, seed))
         return found
 
 
@@ -124,9 +136,11 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--only", choices=["http", "store"])
     options.add_argument("--json", action="store_true")
+    options.add_argument("--table", type=Path, metavar="FILE", help="write the figures as Markdown")
     chosen = options.parse_args()
     rates: dict[str, float] = {}
-    checks: list[tuple[str, float, str, float]] = []
+    checks: list[Check] = []
+    shown: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         work = Path(folder)
         if chosen.only != "store":
@@ -138,21 +152,34 @@ def main() -> int:
                 ("replay against a bare aiohttp.web.Server",
                  ratio(found, "semel replay", "bare aiohttp.web.Server"), "at least", 0.6),
             ]  # fmt: skip
+            if NGINX in found:
+                shown["replay against an nginx proxy_cache hit"] = ratio(found, "semel replay", NGINX)
         if chosen.only != "http":
-            checks += measure_store(work, chosen.rows)
+            judged, shown_too = measure_store(work, chosen.rows)
+            checks += judged
+            shown |= shown_too
     failed = [
         name
         for name, value, relation, bound in checks
         if (value < bound if relation == "at least" else value > bound)
     ]
+    figures = Figures(
+        rates=rates, checks=checks, shown=shown, failed=failed, rounds=chosen.rounds,
+        requests=chosen.requests, connections=CONNECTIONS,
+    )  # fmt: skip
+    if chosen.table is not None:
+        chosen.table.write_text(as_markdown(figures))
+        print(f"written to {chosen.table}", file=sys.stderr)
     if chosen.json:
-        print(json.dumps({"rates": rates, "checks": checks, "failed": failed}, indent=2))
+        print(json.dumps({"rates": rates, "checks": checks, "shown": shown, "failed": failed}, indent=2))
     else:
         for name, rate in rates.items():
             print(f"{name:45} {rate:10,.0f} requests/s")
         for name, value, relation, bound in checks:
             mark = "MISSED" if name in failed else "ok"
             print(f"{name:45} {value:10.2f}   {relation} {bound:g}   {mark}")
+        for name, value in shown.items():
+            print(f"{name:45} {value:10.2f}   not judged")
     return 1 if failed else 0
 
 

@@ -183,7 +183,8 @@ def resident(pid: int) -> float:
     return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
 
-def measure_store(work: Path, count: int) -> list[Check]:
+def measure_store(work: Path, count: int) -> tuple[list[Check], dict[str, float]]:
+    """What is judged, and what is only shown."""
     few, many = work / "few", work / "many"
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for directory, number in ((few, FEW), (many, count)):
@@ -196,13 +197,13 @@ def measure_store(work: Path, count: int) -> list[Check]:
     looked_up = float(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
     label = f"{count:,} rows"
     print(f"process ready with {FEW:,} rows: {empty_ready:.2f} s", file=sys.stderr)
-    print(f"lookup with {CALLERS} callers at once: {crowded:.2f} times, not judged", file=sys.stderr)
+    shown = {f"the same with {CALLERS} callers at once, times": crowded}
     return [
         (f"lookup among {label} against {FEW:,}, p50, times", alone, "at most", 1.3),
         (f"process ready with {label}, seconds", ready, "at most", 1.0),
         (f"resident with {label}, serving, MB", serving, "at most", 300),
         (f"resident with {label}, after 40,000 lookups, MB", looked_up, "at most", 300),
-    ]
+    ], shown
 
 
 if __name__ == "__main__":

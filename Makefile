@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check demo bench soak lock clean help
+.PHONY: install run test check docs demo bench soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ check: $(STAMP) ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(STAMP) ## redraw the generated parts of the documents
+	$(BIN)/python -m docs.reference
 
 demo: $(STAMP) ## what semel does, shown in seconds
 	$(BIN)/semel demo $(ARGS)

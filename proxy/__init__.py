@@ -11,9 +11,11 @@ A request flows downward through these files:
     upstream/      the only outgoing I/O
     store/         where it is kept: base (the seam), embedded, memory
     recovery.py    the same table, applied to what a dead process left behind
-    operator.py    the same table, applied by a person
+    operator.py    the same table, applied by a person; admin/ is that person's desk, over HTTP or beside it
+    explaining/    why a call has its name, and what would make two of them one
+    collecting.py  what is past its time goes, a little at a time
 
-app.py wires them and cli/ starts them. settings.py, policy_file/ and reload.py read what people wrote;
+app.py wires them and cli/ starts them; demo/ is what `semel demo` plays. settings.py, policy_file/ and reload.py read what people wrote;
 observe.py tells metrics.py and log.py what happened; faults.py is where tests break things.
 """
 

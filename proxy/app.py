@@ -7,7 +7,10 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 
+from proxy.admin.api import Api
+from proxy.admin.desk import LocalDesk, lifetimes_in
 from proxy.clock import Clock, SystemClock
+from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.front.aside import Aside
@@ -52,6 +55,7 @@ class App:
     _log: LogObserver
     _reloads: _Reloads
     _sweeper: asyncio.Task[None]
+    _collector: asyncio.Task[None]
 
     @classmethod
     async def start(cls, settings: Settings, *, log: LogObserver | None = None) -> App:
@@ -89,13 +93,18 @@ class App:
             limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
         )
         aside = Aside()
+        request_limits = RequestLimits(limits.request_body, limits.spool, spool)
+        lifetimes = lifetimes_in(lambda: watch.current)
+        desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes)
         handler = Handler(
             exchange=exchange,
             policies=lambda: watch.current,
             secret=store.secret,
             observer=observer,
-            limits=RequestLimits(limits.request_body, limits.spool, spool),
-            own_pages=OwnPages(store=store, metrics=metrics),
+            limits=request_limits,
+            own_pages=OwnPages(
+                store=store, metrics=metrics, api=Api(desk, settings.listen), limits=request_limits
+            ),
             aside=aside,
             door=Door(None if settings.auth is None else settings.auth.tokens),
         )
@@ -114,6 +123,7 @@ class App:
         if settings.reload:
             watch.start()
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
+        collector = asyncio.create_task(collect_forever(store, observer, clock, settings.gc.every))
         return cls(
             address=Address(listen.host, port),
             store=store,
@@ -128,6 +138,7 @@ class App:
             _log=log,
             _reloads=reloads,
             _sweeper=sweeper,
+            _collector=collector,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -141,7 +152,8 @@ class App:
             stopped = await self._drain(patience, hurry or asyncio.Event())
 
         steps = (
-            self._stop_sweeping,
+            partial(_end, self._sweeper),
+            partial(_end, self._collector),
             self.watch.stop,
             self._reloads.stop,
             drain,
@@ -157,11 +169,6 @@ class App:
             self._server.close()
         return stopped
 
-    async def _stop_sweeping(self) -> None:
-        self._sweeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._sweeper
-
     async def _drain(self, patience: float, hurry: asyncio.Event) -> int:
         draining = asyncio.create_task(self.exchange.drain(patience))
         hurried = asyncio.create_task(hurry.wait())
@@ -171,6 +178,12 @@ class App:
             draining.cancel()
             return await self.exchange.drain(0.0)
         return draining.result()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def open_store(settings: Settings) -> Store:

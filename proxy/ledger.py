@@ -24,6 +24,8 @@ from proxy.store.codec import Codec, StoredRequest
 from proxy.stream import Capture
 from proxy.upstream.base import Headers
 
+# A blob that no row names yet is safe from collection for an hour; long before that it is put again.
+PLACED_FOR = 1200.0
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
@@ -150,7 +152,7 @@ class Ledger:
             present = await self.get(call.key)
             if present is None or present.state is not State.PENDING:
                 return  # it never stood, an earlier try took it back, or recovery has it
-            if present.fence == call.fence and present.owner == call.owner:
+            if present.fence == call.fence and _same_owner(present, call):
                 await self._move(present, settlement)
 
         await self._until_done(attempt, "withdraw", call.id, lambda error: None)
@@ -168,10 +170,13 @@ class Ledger:
         """The settled row once it is durable; None where another owner has the call by now. Waits out a
         store in trouble; `on_trouble` hears of every failure."""
         placed: Answer | None = None
+        placed_at = 0.0
 
         async def attempt() -> Call | None:
-            nonlocal placed
-            if capture is not None and placed is None:
+            nonlocal placed, placed_at
+            stale = self._clock.monotonic() - placed_at > PLACED_FOR
+            if capture is not None and (placed is None or stale):
+                placed_at = self._clock.monotonic()
                 placed = await self.answers.place(call, capture, rule, self._clock.now())
             return await self._settle_once(call, settlement, placed)
 
@@ -191,7 +196,7 @@ class Ledger:
             present = swap.present
             if present is not None and _is_ours(present, settled):
                 return present  # an earlier try had landed after all
-            ours = present is not None and present.owner == call.owner
+            ours = present is not None and _same_owner(present, call)
             if present is None or not ours or not core.can_settle(present, call.fence, settlement.event):
                 await self._keep_as_evidence(call, settlement, present)
                 return None
@@ -240,9 +245,15 @@ class Ledger:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
+def _same_owner(present: Call, call: Call) -> bool:
+    """And the same row: one that was collected and made again is another, whoever made it."""
+    return present.owner == call.owner and present.born == call.born
+
+
 def _is_ours(present: Call, settled: Call) -> bool:
     return (
-        present.fence == settled.fence
+        present.born == settled.born
+        and present.fence == settled.fence
         and present.version == settled.version
         and present.state is settled.state
         and present.answer == settled.answer

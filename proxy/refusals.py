@@ -9,15 +9,19 @@ from proxy.errors import IdentityCollision, InDoubt, InProgress, KeyConflict
 
 
 def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
-    members: dict[str, object] = {"call": call.id, "tool": call.tool, "since": _utc(doubt.since)}
+    members: dict[str, object] = {
+        "call": call.id,
+        "tool": call.tool,
+        "since": _utc(doubt.since),
+        "resolve": f"/_semel/calls/{call.id}/resolve",  # a reference: it counts from where the call was made
+    }
     if doubt.upstream_status is not None:
         members["upstream_status"] = doubt.upstream_status
     if doubt.excerpt:
         members["excerpt"] = doubt.excerpt
     return InDoubt(
-        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again: "
-        "find out at the upstream. If it did not happen, make it again as another call, with a new "
-        "Idempotency-Key or Semel-Occurrence: 2.",
+        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again. Find "
+        f"out at the upstream, then settle it: `semel calls show {call.id}` says what is known and how.",
         **members,
     )
 

@@ -188,9 +188,9 @@ def _loopback_without_auth(section: Section, log: Log) -> None:
     if section.sound("listen", "auth") and not section.get("auth") and not section.get("listen").is_loopback:
         log.add(
             section.nodes["listen"].at,
-            f"'{section.get('listen')}' can be reached from other machines, and anybody there could call. Make "
-            "tokens with `semel token new --tenant T --role agent` and list them under 'auth', start with "
-            "--first-token, or listen on 127.0.0.1",
+            f"'{section.get('listen')}' can be reached from other machines, and anybody there could call. "
+            "Make tokens with `semel token new --tenant T --role agent` and list them under 'auth', start "
+            "with --first-token, or listen on 127.0.0.1",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from proxy.cli import (
     token,
 )
 from proxy.cli.output import REFUSED, USAGE, Refused, warn
+from proxy.cli.parsing import Parser
 from proxy.errors import ConfigurationError, DecisionRefused, Refusal
 
 # In the order of `semel --help`.
@@ -32,25 +33,30 @@ COMMANDS = (serve, demo, check, explain, calls, stats, gc, policies, token, ca, 
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+def parser() -> Parser:
+    top = Parser(
         prog="semel",
         description="An HTTP proxy between AI agents and the APIs they call: every tool call happens once.",
+        epilog="`semel COMMAND --help` has examples. Exit status: 0 done, 1 refused or not found, 2 usage.",
     )
     top.add_argument("--version", action="version", version=f"semel {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         command.register(commands)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    top = parser()
-    argcomplete.autocomplete(top)
-    options = top.parse_args(arguments)
     try:
+        top = parser()
+        argcomplete.autocomplete(top)
+        options = top.parse_args(arguments)
+        if options.command is None:
+            top.print_help(sys.stderr)
+            return USAGE
         status: int = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: started with a closed one, and print says nothing to nobody
+            sys.stdout.flush()
     except ConfigurationError as error:
         warn(str(error))
         return USAGE
@@ -59,7 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever reads our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return REFUSED
+    except OSError as error:
+        return _unwritten(error)
     return status
+
+
+def _unwritten(error: OSError) -> int:
+    """Output that nobody takes. What is still buffered goes nowhere, or the interpreter would try again."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.ENOSPC:  # EPIPE: whoever reads our output has seen enough
+        warn("The output could not be written: no space is left.")
+    return REFUSED

@@ -1,23 +1,110 @@
-"""`semel check`: read policy files and say everything that is wrong with them, without starting anything."""
+"""`semel check`: read semel.yaml and policy files, and say everything that is wrong with them.
+
+Each mistake is one line, `file:line:col: message`. Nothing is started and nothing is sent.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+from typing import TYPE_CHECKING
 
-from proxy.policy_file import load_policies, presets_directory
+from proxy.cli.configuration import add_config_flag
+from proxy.cli.output import DONE, USAGE, add_json, print_json
+from proxy.cli.parsing import examples
+
+if TYPE_CHECKING:
+    from proxy.core.policy import PolicySet
+
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "required": ["mistakes", "upstreams", "rules"],
+    "additionalProperties": False,
+    "properties": {
+        "mistakes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["file", "line", "column", "message"],
+                "additionalProperties": False,
+                "properties": {
+                    "file": {"type": "string", "minLength": 1},
+                    # 0: not in a file, but in a variable (`file` is then its name).
+                    "line": {"type": "integer", "minimum": 0},
+                    "column": {"type": "integer", "minimum": 0},
+                    "message": {"type": "string", "minLength": 1},
+                },
+            },
+        },
+        "upstreams": {"type": "integer", "minimum": 0},
+        "rules": {"type": "integer", "minimum": 0},
+    },
+}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser("check", help="check policy files", description=__doc__)
-    command.add_argument(
-        "files", nargs="*", metavar="FILE", help='policy files or directories (default: "presets")'
+    command = commands.add_parser(
+        "check",
+        help="check semel.yaml and policy files",
+        description=__doc__,
+        epilog=examples(
+            "semel check                          # semel.yaml here, and the policies it names",
+            "semel check policies/ mail.yaml",
+            "semel check --config deploy/semel.yaml --json",
+        ),
     )
+    command.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help='policy files or directories (default: what semel.yaml names, or "presets")',
+    )
+    add_config_flag(command)
+    add_json(command)
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """PolicyMistakes is a ConfigurationError: main prints it and exits with 2."""
-    policies = load_policies(options.files or ["presets"], presets=presets_directory())
+    """Mistakes is a ConfigurationError: main prints its lines and exits with 2."""
+    from proxy.policy_file import Mistakes
+
+    try:
+        policies = _load(options)
+    except Mistakes as found:
+        if not options.json:
+            raise
+        told = [
+            {"file": one.file, "line": one.line, "column": one.col, "message": one.message}
+            for one in found.mistakes
+        ]
+        print_json({"mistakes": told, "upstreams": 0, "rules": 0})
+        return USAGE
+    upstreams = len(policies.upstreams)
     rules = sum(len(upstream.rules) for upstream in policies.upstreams.values())
-    print(f"no mistakes (upstreams: {len(policies.upstreams)}, rules: {rules})")
-    return 0
+    if options.json:
+        print_json({"mistakes": [], "upstreams": upstreams, "rules": rules})
+    else:
+        print(f"no mistakes (upstreams: {upstreams}, rules: {rules})")
+    return DONE
+
+
+def _load(options: argparse.Namespace) -> PolicySet:
+    """All mistakes at once: those of semel.yaml do not keep those of the files from being told."""
+    from proxy.policy_file import Mistakes, SettingsMistakes, load_policies, presets_directory
+    from proxy.settings import load_settings
+
+    wrong: list[Mistakes] = []
+    sources = options.files
+    try:
+        settings = load_settings({}, os.environ, options.config)
+        sources = sources or settings.policies
+    except SettingsMistakes as found:
+        wrong.append(found)
+    try:
+        policies = load_policies(sources, presets=presets_directory())
+    except Mistakes as found:
+        wrong.append(found)
+    if wrong:
+        raise Mistakes(one for found in wrong for one in found.mistakes)
+    return policies

@@ -1,9 +1,190 @@
-"""`semel doctor`."""
+"""`semel doctor`: look at everything that semel needs, and say what to do about what is not right.
+
+Configuration, policies, the state directory, the listening address, the upstreams (connected to, nothing is
+sent), and for every known SDK what points it at semel. Nothing is changed.
+"""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
+from proxy.cli.output import DONE, REFUSED, add_json, print_json, print_table
+from proxy.cli.parsing import examples
+
+if TYPE_CHECKING:
+    from proxy.cli.examine import Finding
+    from proxy.cli.sdks import Advice
+    from proxy.core.policy import PolicySet
+    from proxy.settings import Settings
+
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "required": ["findings", "sdks", "warnings", "failures"],
+    "additionalProperties": False,
+    "properties": {
+        "findings": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["about", "verdict", "found", "do"],
+                "additionalProperties": False,
+                "properties": {
+                    "about": {"type": "string", "minLength": 1},
+                    "verdict": {"enum": ["ok", "warn", "fail"]},
+                    "found": {"type": "string", "minLength": 1},
+                    "do": {"type": "string"},
+                },
+            },
+        },
+        "sdks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["sdk", "installed", "upstream", "set", "note"],
+                "additionalProperties": False,
+                "properties": {
+                    "sdk": {"type": "string"},
+                    "installed": {"type": ["string", "null"]},
+                    "upstream": {"type": ["string", "null"]},
+                    "set": {"type": "string"},
+                    "note": {"type": "string"},
+                },
+            },
+        },
+        "warnings": {"type": "integer", "minimum": 0},
+        "failures": {"type": "integer", "minimum": 0},
+    },
+}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Nothing yet."""
+    command = commands.add_parser(
+        "doctor",
+        help="find out what is not right",
+        description=__doc__,
+        epilog=examples(
+            "semel doctor",
+            "semel doctor --config deploy/semel.yaml",
+            "semel doctor --proxy http://127.0.0.1:8080 --json",
+        ),
+    )
+    command.add_argument("--proxy", metavar="URL", type=_url, help="a semel that should be running")
+    add_config_flag(command)
+    command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
+    add_policies_flag(command)
+    add_json(command)
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from proxy.cli import examine
+    from proxy.cli.handshake import reach_all
+    from proxy.cli.sdks import advice
+    from proxy.settings import Settings
+
+    settings, findings = _settings(options)
+    policies, about_policies = _policies(settings) if settings else (None, [])
+    findings += about_policies
+    # With a broken semel.yaml the rest is looked at as far as it does not depend on it.
+    proxy = options.proxy or _url_of(settings or Settings())
+    if settings:
+        findings += examine.state_directory(settings)
+        findings += examine.listener(settings, options.proxy)
+        findings += examine.machine(settings)
+    findings += examine.proxy_variables(proxy)
+    upstreams = policies.upstreams.values() if policies else ()
+    findings += reach_all(upstreams)
+    failures = _report(options, findings, advice(proxy, upstreams))
+    return REFUSED if failures else DONE
+
+
+def _settings(options: argparse.Namespace) -> tuple[Settings | None, list[Finding]]:
+    from proxy.cli.examine import failure, ok
+    from proxy.errors import ConfigurationError
+
+    flags = {"state": options.state_dir, "policies": options.policies}
+    try:
+        settings = settings_of_proxy(flags, options.config)
+    except ConfigurationError as wrong:  # a line for each mistake
+        do = "Correct it; until then only part of the rest can be looked at."
+        return None, [failure("settings", line, do) for line in str(wrong).splitlines()]
+    tokens = len(settings.auth.tokens) if settings.auth else 0
+    who = f"{tokens} tokens; clients send theirs in Semel-Token" if tokens else "no tokens, so loopback only"
+    return settings, [ok("settings", who)]
+
+
+def _policies(settings: Settings) -> tuple[PolicySet | None, list[Finding]]:
+    from proxy.cli.examine import failure, ok, warning
+    from proxy.policy_file import Mistakes, load_policies, presets_directory
+
+    try:
+        policies = load_policies(settings.policies, presets=presets_directory())
+    except Mistakes as wrong:
+        do = "Correct it; `semel check` shows all mistakes."
+        return None, [failure("policies", str(mistake), do) for mistake in wrong.mistakes]
+    rules = sum(len(upstream.rules) for upstream in policies.upstreams.values())
+    found = f"upstreams: {len(policies.upstreams)}, rules: {rules}"
+    if policies.upstreams:
+        return policies, [ok("policies", found)]
+    do = "Give policy files with --policies PATH, or name them in semel.yaml."
+    return policies, [warning("policies", "no upstream is configured", do)]
+
+
+def _report(options: argparse.Namespace, findings: list[Finding], sdks: list[Advice]) -> int:
+    """How many failures."""
+    from dataclasses import asdict
+
+    from proxy.cli.examine import Verdict
+
+    warnings = sum(one.verdict is Verdict.WARN for one in findings)
+    failures = sum(one.verdict is Verdict.FAIL for one in findings)
+    if options.json:
+        document = {
+            "findings": [asdict(one) for one in findings],
+            "sdks": [asdict(one) for one in sdks],
+            "warnings": warnings,
+            "failures": failures,
+        }
+        print_json(document)
+        return failures
+    _print_noted(("", "WHAT", "FOUND"), [((one.verdict, one.about, one.found), one.do) for one in findings])
+    print()
+    _print_noted(
+        ("SDK", "INSTALLED", "WHAT POINTS IT AT SEMEL"),
+        [((one.sdk, one.installed or "no", one.set), one.note) for one in sdks],
+    )
+    print("\nINSTALLED is about the environment that semel is in; the agent's may be another.")
+    print("HTTPS_PROXY at semel (the forward proxy) is not supported yet: use base URLs.")
+    print(f"{failures} failures, {warnings} warnings")
+    return failures
+
+
+def _print_noted(titles: tuple[str, ...], rows: list[tuple[tuple[str, ...], str]]) -> None:
+    """A table whose rows may have a line below them."""
+    lines = [line for row, note in rows for line in (row, ("", "", f"-> {note}")) if line is row or note]
+    print_table(titles, lines)
+
+
+def _url_of(settings: Settings) -> str:
+    """Where clients on this machine find it."""
+    listen = str(settings.listen)
+    for everywhere in ("0.0.0.0:", "[::]:"):
+        if listen.startswith(everywhere):
+            listen = f"127.0.0.1:{settings.listen.port}"
+    return f"http://{listen}"
+
+
+def _url(given: str) -> str:
+    try:
+        parts = urlsplit(given)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{given!r} is not a proxy's URL: write http://HOST:PORT")
+    return given.rstrip("/")

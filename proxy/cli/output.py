@@ -19,7 +19,7 @@ class Refused(Exception):
     """Refused or not found: the message says what to do, the exit status is 1."""
 
 
-def add_json(command: argparse.ArgumentParser) -> None:
+def add_json(command: argparse._ActionsContainer) -> None:
     command.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
@@ -48,4 +48,5 @@ def when(moment: float | None) -> str:
 
 
 def warn(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """A message may name what others have written: a file, a label. Line breaks are ours."""
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)

@@ -7,27 +7,32 @@ one made through the proxy.
 from __future__ import annotations
 
 import argparse
+import getpass
 import os
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from proxy.cli.configuration import add_config_flag, settings_beside
+from proxy.cli.output import warn
 from proxy.errors import ConfigurationError
-from proxy.settings import Settings, load_settings
-from proxy.store.base import Store
+
+if TYPE_CHECKING:
+    from proxy.admin.desk import Desk, Lifetimes
+    from proxy.settings import Settings
+    from proxy.store.base import Store
 
 
 def add_store_flags(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings (default: ./semel.yaml if it exists)"
-    )
+    add_config_flag(command)
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
     command.add_argument("--store", metavar="URL", help="default: embedded, in the state directory")
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
     flags = {"state": options.state_dir, "store": options.store}
-    return load_settings(flags, os.environ, options.config)
+    return settings_beside(flags, options.config)
 
 
 @asynccontextmanager
@@ -37,17 +42,107 @@ async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
     from proxy.store.database import FILE_NAME
 
     settings = settings_of(options)
+    # Not every command can ask a proxy.
+    otherwise = ", or ask a running proxy with --proxy http://HOST:PORT" if hasattr(options, "proxy") else ""
     if settings.store == "memory":
         raise ConfigurationError(
-            "The memory store lives inside its process: ask that one, with --proxy http://HOST:PORT."
+            f"The memory store lives inside its process and nowhere else: name another{otherwise}."
         )
     if settings.store == "embedded" and not (settings.state / FILE_NAME).is_file():
         raise ConfigurationError(
             f"There is no record in {settings.state}. Name the directory that `semel serve` uses with "
-            "--state-dir DIR, or ask a running proxy with --proxy http://HOST:PORT."
+            f"--state-dir DIR{otherwise}."
         )
     store = await open_store(settings)
     try:
         yield store
     finally:
         await store.close()
+
+
+# ---- the operator's desk: over the store, or behind a running proxy ----
+
+
+def add_desk_flags(command: argparse.ArgumentParser) -> None:
+    add_store_flags(command)
+    command.add_argument("--proxy", metavar="URL", help="ask a running proxy instead (default: SEMEL_URL)")
+    command.add_argument("--token", metavar="T", help="an operator's token (default: SEMEL_TOKEN)")
+
+
+@asynccontextmanager
+async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
+    """Over a store that is opened beside a running proxy, what is decided holds for that proxy at once."""
+    url = proxy_of(options)
+    if url is not None:
+        from proxy.admin.remote import RemoteDesk
+
+        token = options.token if options.token is not None else os.environ.get("SEMEL_TOKEN", "")
+        yield RemoteDesk(url, token)
+        return
+    if options.token is not None:
+        raise ConfigurationError("A token is for a proxy: name it with --proxy http://HOST:PORT.")
+    from proxy.admin.desk import LocalDesk
+    from proxy.clock import SystemClock
+    from proxy.store.codec import Codec
+
+    async with opened_store(options) as store:
+        yield LocalDesk(
+            store=store,
+            codec=Codec(),
+            clock=SystemClock(),
+            lifetimes=_lifetimes(settings_of(options)),
+            serving=False,
+        )
+
+
+def proxy_of(options: argparse.Namespace) -> str | None:
+    """A flag is nearer than the environment: with --state-dir or --store, SEMEL_URL does not count."""
+    names_a_store = options.state_dir is not None or options.store is not None
+    if options.proxy is not None and names_a_store:
+        raise ConfigurationError("Give --proxy, or --state-dir and --store, not both.")
+    if options.proxy is not None or names_a_store:
+        named: str | None = options.proxy
+        return named
+    return os.environ.get("SEMEL_URL") or None
+
+
+def same_place(options: argparse.Namespace) -> str:
+    """The flags that lead to the same record, to be pasted behind another command. Never the token."""
+    flags = {
+        "--config": options.config,
+        "--state-dir": options.state_dir,
+        "--store": options.store,
+        "--proxy": options.proxy,
+    }
+    return "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in flags.items() if value is not None)
+
+
+def login() -> str:
+    """Who decides, for the history."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for this user id
+        return f"uid {os.getuid()}"
+
+
+def _lifetimes(settings: Settings) -> Lifetimes:
+    """How long a decision is kept is the rule's to say. Policies that do not load do not stop a person."""
+    from proxy.admin.desk import DEFAULT_TTL, lifetimes_in
+    from proxy.policy_file import PolicyMistakes, load_policies, presets_directory
+    from proxy.quantities import show_duration
+
+    default = show_duration(DEFAULT_TTL)
+
+    def ttl_of(upstream: str, rule: str) -> float | None:
+        """Asked only when something is decided: looking needs no policies."""
+        try:
+            policies = load_policies(settings.policies, presets=presets_directory())
+        except PolicyMistakes as mistakes:
+            warn(f"The policies cannot be read, so this is kept for {default}:\n{mistakes}")
+            return None
+        found = lifetimes_in(lambda: policies)(upstream, rule)
+        if found is None:
+            warn(f"No policy has the rule {rule!r} of upstream {upstream!r}: this is kept for {default}.")
+        return found
+
+    return ttl_of

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 
 from proxy.cli.first_token import first_tokens
 from proxy.cli.output import warn
+from proxy.cli.parsing import examples
 
 if TYPE_CHECKING:
     from proxy.settings import Settings
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser("serve", help="run the proxy", description=__doc__)
+    command = commands.add_parser(
+        "serve",
+        help="run the proxy",
+        description=__doc__,
+        epilog=examples(
+            "semel serve --policies mail.yaml",
+            "semel serve --config semel.yaml",
+            "semel serve --listen 0.0.0.0:8080 --first-token",
+        ),
+    )
     command.add_argument(
         "--config", type=Path, metavar="FILE", help="settings (default: ./semel.yaml if it exists)"
     )

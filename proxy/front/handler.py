@@ -9,6 +9,7 @@ from typing import TypeAlias, assert_never, cast
 
 from aiohttp.web import BaseRequest, StreamResponse
 
+from proxy.admin.api import Reply
 from proxy.answers import Produced
 from proxy.asking import Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
@@ -20,7 +21,7 @@ from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
-from proxy.front.door import Door
+from proxy.front.door import Door, Visitor
 from proxy.front.incoming import (
     Incoming,
     RequestLimits,
@@ -37,7 +38,7 @@ from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
 from proxy.stream import CutOff
 
-OwnPages: TypeAlias = Callable[[BaseRequest, str], Awaitable[tuple[int, Headers, bytes]]]
+OwnPages: TypeAlias = Callable[[BaseRequest, str, Visitor], Awaitable[Reply]]
 
 
 @dataclass(slots=True)
@@ -100,8 +101,9 @@ class Handler:
         told = said_to_semel(request.raw_headers)
         if isinstance(address, OwnAddress):
             tale.own = True
-            self._door.for_own_page(address.path, told.token)
-            return writer.whole(*await self._own_pages(request, address.path))
+            visitor = self._door.for_own_page(address.path, told.token)
+            answer = Produced(*await self._own_pages(request, address.path, visitor))
+            return await _write(writer, answer, answer.headers)
         if "Upgrade" in request.headers and request.headers["Upgrade"].lower() == "websocket":
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
         visitor = self._door.for_calls(told.token)

@@ -105,6 +105,15 @@ class Namer:
 
 
 def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
+    """As it is recorded: large arguments are told as a digest."""
+    named = name_in_full(request, secret, body_limit)
+    if named.identity is None or len(named.identity.arguments) <= TOLD_ARGUMENTS:
+        return named
+    told = arguments_digest(named.identity.arguments)
+    return named._replace(identity=named.identity._replace(arguments=told))
+
+
+def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     """The rule and the name. Pure: the same request under the same policies and secret has the same name."""
     upstream, address, method, headers = request.upstream, request.address, request.method, request.headers
     match = find_rule(upstream, method, address.raw_path)
@@ -130,10 +139,7 @@ def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
         occurrence=request.occurrence,
         credentials=upstream.credentials,
     )
-    identity = identify(asked, rule, secret)
-    if len(identity.arguments) > TOLD_ARGUMENTS:
-        identity = identity._replace(arguments=arguments_digest(identity.arguments))
-    return Named(match, safe, identity)
+    return Named(match, safe, identify(asked, rule, secret))
 
 
 def _arguments(named: Named) -> bytes:

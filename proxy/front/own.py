@@ -1,4 +1,5 @@
-"""semel's own addresses: /metrics, /healthz (the process lives), /readyz (the store answers)."""
+"""semel's own addresses: /metrics, /healthz (the process lives), /readyz (the store answers), and behind
+/_semel/ the operator's desk (proxy/admin)."""
 
 from __future__ import annotations
 
@@ -6,18 +7,25 @@ import time
 
 from aiohttp.web import BaseRequest
 
-from proxy.core.headers import Headers
+from proxy.admin.api import Api, Reply, Request
 from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
+from proxy.front.connection import Connection
+from proxy.front.door import Visitor
+from proxy.front.incoming import RequestLimits, read_body
 from proxy.metrics import CONTENT_TYPE, MetricsObserver
 from proxy.store.base import Store
 
 
 class OwnPages:
-    def __init__(self, *, store: Store, metrics: MetricsObserver) -> None:
+    def __init__(self, *, store: Store, metrics: MetricsObserver, api: Api, limits: RequestLimits) -> None:
         self._store = store
         self._metrics = metrics
+        self._api = api
+        self._limits = limits
 
-    async def __call__(self, request: BaseRequest, path: str) -> tuple[int, Headers, bytes]:
+    async def __call__(self, request: BaseRequest, path: str, visitor: Visitor) -> Reply:
+        if path.startswith("/_semel"):
+            return await self._desk(request, path, visitor)
         if request.method not in ("GET", "HEAD"):
             raise BadRequest(f"{path} is read with GET.")
         if path == "/metrics":
@@ -28,6 +36,24 @@ class OwnPages:
             return await self._ready()
         raise UnknownUpstream(f"There is nothing at {path[:100]}.")
 
+    async def _desk(self, request: BaseRequest, path: str, visitor: Visitor) -> Reply:
+        connection, body = request.protocol, None
+        assert isinstance(connection, Connection)
+        if request.method == "POST":
+            body = await read_body(request, connection, self._limits)
+        return await self._api(
+            Request(
+                method=request.method,
+                path=path,
+                query=request.raw_path.partition("?")[2],
+                headers=request.raw_headers,
+                body=b"" if body is None else body.whole(),
+                # A token has no name; its tenant is what is known of who decides.
+                by="api" if visitor.role is None else f"api:{visitor.tenant}",
+                tenant="" if visitor.role is None else visitor.tenant,
+            )
+        )
+
     async def _render(self) -> bytes:
         try:
             census = await self._store.census()
@@ -35,12 +61,10 @@ class OwnPages:
             census = None
         return self._metrics.render(census, time.time())
 
-    async def _ready(self) -> tuple[int, Headers, bytes]:
+    async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so
         return _plain(200, b"ready\n")
 
 
-def _plain(
-    status: int, body: bytes, content_type: bytes = b"text/plain; charset=utf-8"
-) -> tuple[int, Headers, bytes]:
+def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset=utf-8") -> Reply:
     return status, ((b"Content-Type", content_type), (b"Content-Length", b"%d" % len(body))), body

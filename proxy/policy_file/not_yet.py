@@ -36,7 +36,6 @@ SETTINGS = frozenset(
         ("runs", "on_divergence"),
         ("owners", "heartbeat"),
         ("owners", "dead_after"),
-        ("gc", "every"),
     }
 )
 

@@ -43,12 +43,17 @@ class Orphans:
 class Query:
     """Which calls to list. Empty means any. `after` is where the page before ended."""
 
+    tenant: str = ""
     state: State | None = None
     upstream: str = ""
     tool: str = ""
     run: str = ""
     limit: int = 100
     after: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError("a page holds at least one call")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,8 @@ class Store(Protocol):
     async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
         """Remove settled calls past their time, with their history, and blobs that no row names and nobody
         has touched for an hour; at most `limit` of each, so that nobody waits for it. What is open, or waits
-        for a person, is never removed."""
+        for a person, is never removed. `dry_run` removes nothing, and counts what all portions together
+        would remove."""
 
     async def orphans(self) -> Orphans:
         """Pending calls whose owner is dead. A living owner's calls are never among them."""

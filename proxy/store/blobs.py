@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import re
 import threading
 import time
 import weakref
@@ -24,13 +23,11 @@ from typing import TypeVar
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
 from proxy.store.base import BlobLost, BlobRef
+from proxy.store.unnamed import DIGEST, TEMPORARY, putting
 
 CHUNK = 256 * 1024
-# A temporary file older than this was left by a crash: no body takes so long to be copied to a disk.
-ABANDONED = 3600.0
 # How old the figure of bytes may be before the files are counted again, in the background.
 RECOUNT = 900.0
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 # Enough to keep several fsyncs under way, few enough not to drown the disk.
 THREADS = 4
 
@@ -39,8 +36,8 @@ T = TypeVar("T")
 
 class Blobs:
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._temporary = directory / "tmp"
+        self.directory = directory
+        self._temporary = directory / TEMPORARY
         directory.mkdir(mode=0o700, exist_ok=True)
         self._temporary.mkdir(mode=0o700, exist_ok=True)
         self._numbers = count()
@@ -49,7 +46,6 @@ class Blobs:
         self._counted_at = -RECOUNT
         self._lock = threading.Lock()
         self._closed = False
-        self._remove_abandoned()
 
     async def put(self, chunks: Iterable[bytes]) -> BlobRef:
         """Goes on to its end when the waiter is cancelled; a blob that no row names is collected later."""
@@ -81,6 +77,10 @@ class Blobs:
                 self._counted_at = time.monotonic()
                 self._threads.submit(self._recount)
             return self._bytes
+
+    def shrunk(self, by: int) -> None:
+        with self._lock:
+            self._bytes = max(0, self._bytes - by)
 
     async def close(self) -> None:
         self._closed = True
@@ -116,7 +116,8 @@ class Blobs:
         path = self._path(ref.digest)
         self._make_parent(path.parent)
         known = path.exists()
-        temporary.rename(path)
+        with putting(self.directory):
+            temporary.rename(path)
         reach(Point.BLOB_RENAMED)
         _sync_directory(path.parent)
         if not known:
@@ -127,10 +128,10 @@ class Blobs:
         with contextlib.suppress(FileExistsError):
             parent.mkdir(mode=0o700)
         # Also when it was there: whoever made it may not have come to this line yet.
-        _sync_directory(self._directory)
+        _sync_directory(self.directory)
 
     def _open(self, ref: BlobRef) -> _OpenFile:
-        if not _DIGEST.fullmatch(ref.digest):
+        if not DIGEST.fullmatch(ref.digest):
             raise BlobLost("not the name of a blob")
         try:
             file = _OpenFile(self._path(ref.digest))
@@ -145,7 +146,7 @@ class Blobs:
     def _recount(self) -> None:
         """A pause after each directory: a million files must not be felt."""
         total = 0
-        for parent in self._directory.iterdir():
+        for parent in self.directory.iterdir():
             with contextlib.suppress(OSError), os.scandir(parent) as entries:
                 for entry in entries:
                     with contextlib.suppress(OSError):
@@ -156,14 +157,8 @@ class Blobs:
         with self._lock:
             self._bytes = total
 
-    def _remove_abandoned(self) -> None:
-        for path in self._temporary.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime < time.time() - ABANDONED:
-                    path.unlink()
-
     def _path(self, digest: str) -> Path:
-        return self._directory / digest[:2] / digest
+        return self.directory / digest[:2] / digest
 
 
 class _OpenFile:

@@ -9,27 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
 from proxy.core.intent import Call, Entry, State
 from proxy.errors import StoreUnavailable
 from proxy.store import statements
-from proxy.store.base import BlobRef, Census, Orphans, Swap, changes_settled
+from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap, changes_settled
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.premises import Premises, move_in
 from proxy.store.reader import Reader
 from proxy.store.shared_cache import SharedCache
+from proxy.store.unnamed import Found, Unnamed
 from proxy.store.watchers import Watchers
 from proxy.store.writer import Writer
 
 CACHE_LIMIT = 1024 * 1024 * 1024
 # Marks are written this long after the first of them: seldom enough to coalesce, within the second promised.
 MARKS_AFTER = 0.5
+
+T = TypeVar("T")
 
 
 class EmbeddedStore:
@@ -53,6 +57,8 @@ class EmbeddedStore:
         self._stamp = premises.stamp
         self._reader = Reader(premises.database, premises.reading, loop, self._watchers)
         self._blobs = premises.blobs
+        self._unnamed = Unnamed(self._blobs.directory)
+        self._collecting = asyncio.Lock()
         self._cache = SharedCache(premises.directory / "cache", cache_limit)
         self._marks_timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -135,6 +141,9 @@ class EmbeddedStore:
         calls: list[Call] = await self._reader.submit(statements.in_state, state, limit)
         return calls
 
+    async def find(self, query: Query) -> Page:
+        return await self._apart(statements.find, query)
+
     # --- owners --------------------------------------------------------------------------------------
 
     async def orphans(self) -> Orphans:
@@ -169,19 +178,45 @@ class EmbeddedStore:
         )
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
-        """On a connection of its own: walking the ledger must not keep other readers waiting."""
-        self._refuse_if_closed()
-        return await asyncio.to_thread(self._live_calls, upstream, rule, now)
+        return await self._apart(statements.live_calls, upstream, rule, now)
 
-    def _live_calls(self, upstream: str, rule: str, now: float) -> int:
+    async def _apart(self, perform: Callable[..., T], *args: object) -> T:
+        """In a thread and on a connection of its own: walking the ledger keeps no other reader waiting."""
+        self._refuse_if_closed()
+        return await asyncio.to_thread(self._on_own_connection, perform, *args)
+
+    def _on_own_connection(self, perform: Callable[..., T], *args: object) -> T:
+        connection = None
         try:
             connection = self._database.connect(Patience(), reading=True)
-            try:
-                return statements.live_calls(connection, upstream, rule, now)
-            finally:
-                close_quietly(connection)
-        except apsw.Error as error:
+            return perform(connection, *args)
+        except Exception as error:  # as for the reader: its own trouble, or the disk's
             raise unavailable(error) from error
+        finally:
+            close_quietly(connection)
+
+    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+        if dry_run:
+            return await self._apart(self._count_collectable, now)
+        async with self._collecting:
+            removed: statements.Removed = await self._writer.collect(now, limit)
+            # Blobs come when no call is left to go: a round over them then meets what those have named.
+            found = Found(files=0, bytes=0) if removed.more else await self._apart(self._remove_blobs, limit)
+        self._blobs.shrunk(found.bytes)
+        return Collected(
+            calls=len(removed.keys),
+            blobs=found.files,
+            bytes=removed.bytes + found.bytes,
+            more=removed.more or found.more,
+        )
+
+    def _remove_blobs(self, connection: apsw.Connection, limit: int) -> Found:
+        return self._unnamed.remove(limit, partial(statements.names_blob, connection))
+
+    def _count_collectable(self, connection: apsw.Connection, now: float) -> Collected:
+        calls, size = statements.expired_in_all(connection, now)
+        found = self._unnamed.count(partial(statements.names_blob, connection, collected=now))
+        return Collected(calls=calls, blobs=found.files, bytes=size + found.bytes, more=False)
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

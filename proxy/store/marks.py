@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import islice
 
 # Marks ride on a transaction that others wait for: this many cost well under a millisecond.
@@ -34,6 +35,11 @@ class Marks:
     def put_back(self, marks: list[tuple[bytes, int, float]]) -> None:
         for key, count, at in marks:
             self._count(key, count, at)
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """Their calls are gone."""
+        for key in keys:
+            self._waiting.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from proxy.core.intent import Call, Entry, State, is_live
+from proxy.core.intent import SETTLED_STATES, Call, Entry, State, is_live
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Census, Orphans, Swap, changes_settled
+from proxy.store.base import BlobLost, BlobRef, Census, Collected, Orphans, Page, Query, Swap, changes_settled
+from proxy.store.unnamed import UNTOUCHED
 from proxy.store.watchers import Watchers
 
 CHUNK = 256 * 1024
@@ -29,14 +30,23 @@ class World:
     clock: Callable[[], float] = time.time
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     calls: dict[bytes, Call] = field(default_factory=dict)  # in the order in which they were first seen
+    numbers: dict[bytes, int] = field(default_factory=dict)  # never given twice, and growing
     events: dict[bytes, list[Entry]] = field(default_factory=dict)
     replays: dict[bytes, int] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    touched: dict[str, float] = field(default_factory=dict)  # by digest: when it was last put
     cache: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
     living: set[str] = field(default_factory=set)
     watchers: Watchers = field(default_factory=Watchers)
     settled_stamp: int = 0
     epochs: count[int] = field(default_factory=lambda: count(1))
+    sights: count[int] = field(default_factory=lambda: count(1))
+
+    def unnamed_blobs(self, calls: list[Call]) -> list[str]:
+        """Those that none of these calls names and nobody has touched for so long."""
+        named = {call.request_blob for call in calls} | {call.answer.blob for call in calls if call.answer}
+        old = self.clock() - UNTOUCHED
+        return [digest for digest, at in self.touched.items() if at < old and digest not in named]
 
 
 class MemoryStore:
@@ -75,6 +85,8 @@ class MemoryStore:
         if (present.version if present else 0) != expected or (present and present.born != call.born):
             return Swap(False, present)
         self.world.settled_stamp += changes_settled(entry, expected)
+        if present is None:
+            self.world.numbers[call.key] = next(self.world.sights)
         self.world.calls[call.key] = call
         self.world.events.setdefault(call.key, []).append(entry)
         self.world.watchers.row_changed(call.key, call.version)
@@ -93,7 +105,8 @@ class MemoryStore:
         return list(self.world.events.get(key, ()))
 
     def mark_replayed(self, key: bytes, at: float) -> None:
-        self.world.replays[key] = self.world.replays.get(key, 0) + 1
+        if key in self.world.calls:  # kept with the call
+            self.world.replays[key] = self.world.replays.get(key, 0) + 1
 
     async def replays(self, key: bytes) -> int:
         self._check()
@@ -122,6 +135,16 @@ class MemoryStore:
         if state is State.IN_DOUBT:
             calls.sort(key=lambda call: call.doubt.since if call.doubt else 0.0)
         return calls[:limit]
+
+    async def find(self, query: Query) -> Page:
+        self._check()
+        found = [
+            (number, call)
+            for number, call in ((self.world.numbers[key], call) for key, call in self.world.calls.items())
+            if _fits(call, query) and (query.after is None or number < query.after)
+        ][::-1]
+        page = found[: query.limit]
+        return Page(calls=[call for _, call in page], next=page[-1][0] if len(found) > len(page) else None)
 
     async def orphans(self) -> Orphans:
         self._check()
@@ -153,11 +176,41 @@ class MemoryStore:
         calls = self.world.calls.values()
         return sum(c.upstream == upstream and c.rule == rule and is_live(c, now) for c in calls)
 
+    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+        self._check()
+        world = self.world
+        over = [call for call in world.calls.values() if _is_over(call, now)]
+        expired = sorted(over, key=lambda call: call.expires_at or 0.0)
+        going = expired if dry_run else expired[:limit]
+        gone = {call.key for call in going}
+        unnamed = world.unnamed_blobs([call for call in world.calls.values() if call.key not in gone])
+        blobs = unnamed if dry_run else unnamed[:limit]
+        collected = Collected(
+            calls=len(going),
+            blobs=len(blobs),
+            bytes=sum(map(_size, going)) + sum(len(world.blobs[digest]) for digest in blobs),
+            more=len(expired) > len(going) or len(unnamed) > len(blobs),
+        )
+        if not dry_run:
+            self._remove(going, blobs)
+        return collected
+
+    def _remove(self, calls: list[Call], blobs: list[str]) -> None:
+        world = self.world
+        world.settled_stamp += any(call.state is State.DONE for call in calls)
+        for call in calls:
+            for kept in (world.calls, world.numbers, world.events, world.replays):
+                kept.pop(call.key, None)
+            world.watchers.row_changed(call.key, 0)
+        for digest in blobs:
+            del world.blobs[digest], world.touched[digest]
+
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         self._check()
         content = b"".join(chunks)
         digest = hashlib.blake2b(content, digest_size=32).hexdigest()
         self.world.blobs[digest] = content
+        self.world.touched[digest] = self.world.clock()
         return BlobRef(digest, len(content))
 
     async def read_blob(self, ref: BlobRef) -> AsyncIterator[bytes]:
@@ -192,6 +245,16 @@ class MemoryStore:
             raise StoreUnavailable("the store is closed")
         if self.unavailable:
             raise StoreUnavailable("the store is not available: a test took it away")
+
+
+def _fits(call: Call, query: Query) -> bool:
+    asked = (query.tenant, query.state, query.upstream, query.tool, query.run)
+    has = (call.tenant, call.state, call.upstream, call.tool, call.run)
+    return all(not wanted or wanted == found for wanted, found in zip(asked, has, strict=True))
+
+
+def _is_over(call: Call, now: float) -> bool:
+    return call.state in SETTLED_STATES and call.expires_at is not None and call.expires_at < now
 
 
 def _size(call: Call) -> int:

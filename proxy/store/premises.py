@@ -30,8 +30,11 @@ OPENING = 120.0
 _OPEN_LOCK = "open.lock"
 # What may lie in a directory that is ours.
 _OURS = frozenset(
-    {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, _OPEN_LOCK, "owners", "blobs", "cache"}
-)
+    {
+        FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, _OPEN_LOCK, "owners", "blobs", "cache",
+        "ca", "tokens.json",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,13 @@ _VERSION_3 = """
 -- When a row was made. Rows are collected, and a key that comes back starts from version 1 again: who still
 -- holds the old row must not take the new one for it.
 ALTER TABLE calls ADD COLUMN born REAL NOT NULL DEFAULT 0.0;
+
+-- What is collected when its time is over. What is open, or waits for a person, is not even in here.
+CREATE INDEX calls_expiring ON calls (expires_at)
+  WHERE state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL;
+-- Which rows name a blob. Nearly all rows name none, and are in neither.
+CREATE INDEX calls_request_blob ON calls (request_blob) WHERE request_blob <> '';
+CREATE INDEX calls_answer_blob ON calls (answer_blob) WHERE answer_blob <> '';
 """
 
 MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import apsw
 
 from proxy.core.intent import Call, Entry, State
-from proxy.store.base import Orphans, Swap
+from proxy.store.base import Orphans, Page, Query, Swap
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, row_to_call, row_to_entry
 
 _COLUMNS = ", ".join(CALL_COLUMNS)
@@ -21,6 +22,9 @@ _ASSIGNMENTS = ", ".join(
     f"{name} = ?{n}" for n, name in enumerate(CALL_COLUMNS, 1) if name not in ("key", "born")
 )
 _BORN = CALL_COLUMNS.index("born") + 1
+# A transaction that removes calls frees the pages of their bodies; others wait for it meanwhile.
+MOST_BYTES = 4 * 1024 * 1024
+_BEYOND = 2**63 - 1  # above every id that SQLite gives
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
 INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
@@ -52,17 +56,30 @@ DIFFERING = (
 # The states stand in the text and not in a parameter, each with the very words of its partial index: only so
 # does SQLite see that the index fits. `id` is the order in which calls were first seen.
 _ASIDE = "state IN ('released', 'awaiting_approval', 'denied')"
-_LIST = {
-    State.PENDING: "INDEXED BY calls_pending WHERE state = 'pending' ORDER BY id",
-    State.IN_DOUBT: "INDEXED BY calls_in_doubt WHERE state = 'in_doubt' ORDER BY doubt_since, id",
-    State.DONE: "WHERE state = 'done' ORDER BY id",  # nearly every row: the first ones are found at once
-    State.RELEASED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'released' ORDER BY id",
-    State.AWAITING_APPROVAL: (
-        f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'awaiting_approval' ORDER BY id"
-    ),
-    State.DENIED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'denied' ORDER BY id",
+_AMONG = {
+    State.PENDING: "INDEXED BY calls_pending WHERE state = 'pending'",
+    State.IN_DOUBT: "INDEXED BY calls_in_doubt WHERE state = 'in_doubt'",
+    State.DONE: "NOT INDEXED WHERE state = 'done'",  # nearly every row: the first ones are found at once
+    State.RELEASED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'released'",
+    State.AWAITING_APPROVAL: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'awaiting_approval'",
+    State.DENIED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'denied'",
 }
-IN_STATE = {state: f"SELECT {_COLUMNS} FROM calls {rest} LIMIT ?" for state, rest in _LIST.items()}  # noqa: S608
+_OLDEST_FIRST = {State.IN_DOUBT: "doubt_since, id"}
+IN_STATE = {
+    state: f"SELECT {_COLUMNS} FROM calls {among} ORDER BY {_OLDEST_FIRST.get(state, 'id')} LIMIT ?"  # noqa: S608
+    for state, among in _AMONG.items()
+}
+_AMONG_ALL: list[tuple[State | None, str]] = [(None, "NOT INDEXED WHERE true"), *_AMONG.items()]
+# Only what names a row: where SQLite has to sort (pending, in doubt), it sorts little. Without a state, and
+# for `done`, it walks the rows from the newest on and needs not sort at all.
+FIND = {
+    state: (
+        f"SELECT id, key FROM calls {among} AND id < ?1 AND (?2 = '' OR upstream = ?2) "  # noqa: S608
+        "AND (?3 = '' OR tool = ?3) AND (?4 = '' OR run = ?4) AND (?5 = '' OR tenant = ?5) "
+        "ORDER BY id DESC LIMIT ?6"
+    )
+    for state, among in _AMONG_ALL
+}
 # The owner as bytes, which can always be read.
 PENDING_OWNERS = (
     "SELECT DISTINCT CAST(owner AS BLOB) FROM calls INDEXED BY calls_pending WHERE state = 'pending'"
@@ -77,11 +94,30 @@ LIVE_CALLS = (
 )
 COUNTS = "SELECT state, n FROM counts"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM calls INDEXED BY calls_in_doubt WHERE state = 'in_doubt'"
+# Kept with the call: a mark that comes when the call has been collected has no place.
 MARK = (
-    "INSERT INTO marks (key, replays, last_at) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE "
+    "INSERT INTO marks (key, replays, last_at) SELECT ?1, ?2, ?3 FROM calls WHERE key = ?1 "
+    "ON CONFLICT (key) DO UPDATE "
     "SET replays = replays + excluded.replays, last_at = max(last_at, excluded.last_at)"
 )
 REPLAYS = "SELECT replays FROM marks WHERE key = ?"
+_EXPIRING = "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL"
+EXPIRED = (
+    "SELECT id, key, state = 'done', "  # noqa: S608
+    "length(request) + coalesce(length(answer_head), 0) + coalesce(length(answer_body), 0) AS size "
+    f"FROM calls INDEXED BY calls_expiring WHERE {_EXPIRING} AND expires_at < ? ORDER BY expires_at LIMIT ?"
+)
+EXPIRED_IN_ALL = f"SELECT count(*), coalesce(sum(size), 0) FROM ({EXPIRED})"  # noqa: S608
+# In this order: a trigger keeps the history of every call that is there.
+REMOVE_CALL = "DELETE FROM calls WHERE id = ?"
+REMOVE_HISTORY = "DELETE FROM events WHERE call = ?"
+REMOVE_MARK = "DELETE FROM marks WHERE key = ?"
+# Whether a row names this blob; with ?2, whether one does that will still be there after collecting.
+NAMES_BLOB = " UNION ALL ".join(
+    f"SELECT 1 FROM calls INDEXED BY calls_{column} WHERE {column} <> '' AND {column} = ?1 "  # noqa: S608
+    f"AND NOT coalesce({_EXPIRING} AND expires_at < ?2, false)"
+    for column in ("request_blob", "answer_blob")
+)
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
 TOUCH = "INSERT INTO meta VALUES ('ping', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
@@ -93,6 +129,16 @@ class Figures:
     by_state: dict[State, int]
     oldest_doubt_at: float | None
     database_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """`done`: a done call is among them. `more`: there are others."""
+
+    keys: list[bytes]
+    done: bool
+    bytes: int
+    more: bool
 
 
 def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
@@ -128,6 +174,36 @@ def touch(connection: apsw.Connection, stamp: bytes) -> None:
     connection.execute(TOUCH, (stamp,))
 
 
+def collect(connection: apsw.Connection, now: float, limit: int) -> Removed:
+    """At least one of those whose time is over, at most `limit`, and no more than a moment's work."""
+    found = list(connection.execute(EXPIRED, (now, limit + 1)))
+    sums = accumulate(size for *_, size in found[:limit])
+    few = max(1, sum(total <= MOST_BYTES for total in sums))
+    portion, rest = found[:few], found[few:]
+    ids, keys = [(row[0],) for row in portion], [row[1] for row in portion]
+    connection.executemany(REMOVE_CALL, ids)
+    connection.executemany(REMOVE_HISTORY, ids)
+    connection.executemany(REMOVE_MARK, [(key,) for key in keys])
+    return Removed(
+        keys=keys,
+        done=any(done for _, _, done, _ in portion),
+        bytes=sum(size for *_, size in portion),
+        more=bool(rest),
+    )
+
+
+def expired_in_all(connection: apsw.Connection, now: float) -> tuple[int, int]:
+    """How many there are, and their bytes."""
+    for number, size in connection.execute(EXPIRED_IN_ALL, (now, -1)):
+        return number, size
+    raise AssertionError("a count is always there")
+
+
+def names_blob(connection: apsw.Connection, digest: str, collected: float | None = None) -> bool:
+    """Whether a row names it; with `collected`, whether one does that is left when collecting is done."""
+    return _one(connection, NAMES_BLOB, (digest, collected)) is not None
+
+
 def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> Call | None:
     if known is not None and _one(connection, STANDS, (key, known.version, known.born)):
         return known
@@ -157,15 +233,30 @@ def pending_owners(connection: apsw.Connection) -> list[bytes]:
 
 
 def pending_of(connection: apsw.Connection, owners: Iterable[bytes]) -> Orphans:
-    """Row by row: one that cannot be read does not stand before the others."""
-    found, unreadable = [], {}
     keys = [key for owner in owners for (key,) in connection.execute(PENDING_OF, (owner,))]
+    found, unreadable = _read_each(connection, keys)
+    return Orphans(calls=found, unreadable=unreadable)
+
+
+def find(connection: apsw.Connection, query: Query) -> Page:
+    newest = _BEYOND if query.after is None else query.after
+    bindings = (newest, query.upstream, query.tool, query.run, query.tenant, query.limit + 1)
+    with connection:  # one view for both: a row that is found is as it was found
+        named = list(connection.execute(FIND[query.state], bindings))
+        found, unreadable = _read_each(connection, [key for _, key in named[: query.limit]])
+    more = len(named) > query.limit
+    return Page(calls=found, next=named[query.limit - 1][0] if more else None, unreadable=unreadable)
+
+
+def _read_each(connection: apsw.Connection, keys: Iterable[bytes]) -> tuple[list[Call], dict[str, str]]:
+    """Row by row: one that cannot be read does not stand before the others, and is named with its reason."""
+    found, unreadable = [], {}
     for key in keys:
         try:
             found.append(get(connection, key))
         except (DamagedRecord, UnicodeDecodeError) as error:
             unreadable[key.hex()] = str(error)
-    return Orphans(calls=[call for call in found if call is not None], unreadable=unreadable)
+    return [call for call in found if call is not None], unreadable
 
 
 def differing(connection: apsw.Connection, watched: str) -> list[tuple[bytes, int]]:

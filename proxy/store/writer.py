@@ -68,12 +68,27 @@ class Writer(Worker):
         self.marks.gather()
         self._flushing = True
 
+    def collect(self, now: float, limit: int) -> asyncio.Future[Any]:
+        """Resolved with `Removed` when that is durable."""
+        return self.submit(self._collect, now, limit)
+
+    def _collect(self, connection: apsw.Connection, now: float, limit: int) -> statements.Removed:
+        removed = statements.collect(connection, now, limit)
+        if removed.done:
+            self._stamp.changing()  # as for a swap over a done row
+        self.marks.gather()
+        self.marks.drop(removed.keys)
+        return removed
+
     def _resolve(self, outcomes: Sequence[Outcome]) -> None:
         """Waiters of this process are woken by the commit itself, not by the next look at the database."""
         super()._resolve(outcomes)
         for (perform, args, _), result, _ in outcomes:
             if perform in SWAPS and result is not None and result.won:
                 self._on_change(args[0][KEY], args[0][VERSION])
+            elif isinstance(result, statements.Removed):
+                for key in result.keys:
+                    self._on_change(key, 0)  # no row
 
     # --- in the thread -------------------------------------------------------------------------------
 

@@ -156,7 +156,9 @@ async def test_a_doubt_says_what_is_known(tmp_path: Path, ending: Reset | Close)
             assert members["call"] == got.get("Semel-Call")
             assert members["tool"] == "send_mail"
             assert members["since"].endswith("+00:00")
+            assert members["resolve"] == f"/_semel/calls/{members['call']}/resolve"
             assert "not sent again" in members["detail"]
+            assert f"semel calls show {members['call']}" in members["detail"]
         assert origin.started == 1
 
 

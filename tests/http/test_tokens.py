@@ -13,7 +13,7 @@ import pytest
 from proxy.app import App
 from proxy.settings import Role, Token
 from proxy.tokens import digest
-from tests.inside import Answer, call, semel
+from tests.inside import Answer, call, raw_call, request_bytes, semel
 from tests.origin import READ_ALL, Origin, answer
 
 HOLDERS = {
@@ -22,6 +22,7 @@ HOLDERS = {
     "semel_zoe": ("zenith", Role.AGENT),
     "semel_ops": ("acme", Role.OPERATOR),
     "semel_prom": ("acme", Role.METRICS),
+    "semel_zops": ("zenith", Role.OPERATOR),
 }
 TOKENS = [Token(sha256=digest(token), tenant=tenant, role=role) for token, (tenant, role) in HOLDERS.items()]
 CALL = ("POST", "/pay/charge")
@@ -101,6 +102,38 @@ async def test_a_call_belongs_to_its_tenant(tmp_path: Path) -> None:
         row = await app.store.get(bytes.fromhex(str(zoe.get("Semel-Call"))))
         assert row is not None
         assert row.tenant == "zenith"
+
+
+async def test_an_operator_sees_and_decides_about_calls_of_the_own_tenant_only(tmp_path: Path) -> None:
+    """Another tenant's call is not listed, not shown, not forgotten: as if it were not there."""
+    async with world(tmp_path) as (origin, app):
+        ids = {
+            tenant: str((await ask(app, *CALL, token, BODY)).get("Semel-Call"))
+            for tenant, token in (("acme", "semel_ann"), ("zenith", "semel_zoe"))
+        }
+        for token, own, other in (("semel_ops", "acme", "zenith"), ("semel_zops", "zenith", "acme")):
+            headers = {"Semel-Token": token, "Host": "127.0.0.1", "Content-Type": "application/json"}
+
+            async def desk(
+                method: str, path: str, body: bytes = b"", headers: dict[str, str] = headers
+            ) -> Answer:
+                request = request_bytes(method, f"/_semel/{path}", headers, body, host="127.0.0.1")
+                return await raw_call(app.address.port, request.replace(b"Host: 127.0.0.1\r\n", b"", 1))
+
+            listed = json.loads((await desk("GET", "calls")).body)["calls"]
+            assert [one["id"] for one in listed] == [ids[own]]
+            assert (await desk("GET", f"calls/{ids[own]}")).status == 200
+            decision = b'{"reason": "because"}'
+            for method, path, body in (
+                ("GET", f"calls/{ids[other]}", b""),
+                ("GET", f"calls/{ids[other]}/body", b""),
+                ("POST", f"calls/{ids[other]}/forget", decision),
+                ("POST", f"calls/{ids[other]}/resolve", b'{"as": "not_executed", "reason": "because"}'),
+            ):
+                assert (await desk(method, path, body)).status == 404
+        for token in ("semel_ann", "semel_zoe"):
+            assert (await ask(app, *CALL, token, BODY)).semel == "replayed"
+        assert origin.started == 2
 
 
 async def test_a_token_is_left_nowhere(tmp_path: Path) -> None:

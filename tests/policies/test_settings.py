@@ -174,7 +174,6 @@ def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
         "runs: {on_divergence: allow}",
         "owners: {heartbeat: 1s}",
         "owners: {dead_after: 20s}",
-        "gc: {every: 2h}",
         "store: postgres://user:secret@host/db",
         "store: redis://host",
     ],

@@ -16,8 +16,8 @@ def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Cal
     key = key or os.urandom(16)
     call = Call(
         key=key, fingerprint=key * 2, named_by=b"", tenant="default", upstream="mail", rule="send",
-        tool="POST /send", safe=False, state=State.PENDING, version=1, fence=1, owner=owner, created_at=at,
-        sent_at=at, sends=1, request=b"sealed request",
+        tool="POST /send", safe=False, state=State.PENDING, version=1, fence=1, owner=owner, born=at,
+        created_at=at, sent_at=at, sends=1, request=b"sealed request",
     )  # fmt: skip
     entry = Entry(
         at=at,

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.intent import Call, State
+from proxy.core.intent import Answer, Call, Place, State
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Orphans, Store, Swap
+from proxy.store.base import BlobLost, BlobRef, Collected, Orphans, Page, Query, Store, Swap
 from tests.stores import calls
 
 ROUNDS = 20
+# Past the time of every call that is settled in these tests.
+AFTER_ALL = calls.NOW + 10 * 86400
 
 
 async def known_stamp(store: Store) -> int:
@@ -48,8 +50,12 @@ class StoreContract:
         """End the process that `store` stands for, without ceremony where that can be done."""
         await store.close()
 
-    async def vanish(self, key: bytes) -> None:
-        """Delete a row, as collecting does."""
+    async def expire(self, key: bytes) -> None:
+        """Give a row, past the store and whatever its state, a time that is long over."""
+        raise NotImplementedError
+
+    async def age(self, blob: BlobRef) -> None:
+        """Let it look untouched for more than an hour."""
         raise NotImplementedError
 
     # --- compare and swap ----------------------------------------------------------------------------
@@ -80,7 +86,7 @@ class StoreContract:
         assert (await other.swap(done, entry, expected=1)).won
         assert await store.get(call.key, known) == done
         assert await store.get(call.key, done) is done
-        await self.vanish(call.key)
+        await other.collect(AFTER_ALL)
         assert await store.get(call.key, done) is None
         assert await store.get(call.key) is None
 
@@ -308,6 +314,85 @@ class StoreContract:
         for state in (State.PENDING, State.DENIED, State.AWAITING_APPROVAL):
             assert await store.in_state(state) == []
 
+    async def test_calls_are_found_newest_first_page_by_page(self, store: Store, other: Store) -> None:
+        """Every call once, in the order of first sight, whoever made it and whatever became of it since; what
+        comes new meanwhile disturbs no page."""
+        made = []
+        for n in range(7):
+            at = (store, other)[n % 2]
+            call, entry = calls.claim(at.owner)
+            await at.swap(call, entry, expected=0)
+            made.append(call)
+        done, entry = calls.settle(made[0])
+        await store.swap(done, entry, expected=1)
+        wanted = [*reversed(made[1:]), done]
+        whole = await store.find(Query())
+        assert whole == await other.find(Query()) == Page(calls=wanted)
+        assert await store.find(Query(limit=7)) == whole
+        found: list[Call] = []
+        after = None
+        for _ in range(4):
+            page = await store.find(Query(limit=2, after=after))
+            found += page.calls
+            after = page.next
+            await store.swap(*calls.claim(store.owner), expected=0)
+        assert after is None
+        assert found == wanted
+        with pytest.raises(ValueError):
+            Query(limit=0)
+
+    async def test_calls_are_found_by_what_they_are(self, store: Store) -> None:
+        """State, upstream, tool and run, each alone and together; nothing that fits is an empty last page."""
+        by_state = {}
+        for state, step in (
+            (State.PENDING, None), (State.DONE, calls.settle), (State.IN_DOUBT, calls.lose),
+            (State.RELEASED, calls.release), (State.AWAITING_APPROVAL, None), (State.DENIED, None),
+        ):  # fmt: skip
+            call, entry = calls.claim(store.owner)
+            call = replace(call, tool=f"tool of {state}", run=f"run-{state}")
+            if state in (State.AWAITING_APPROVAL, State.DENIED):
+                call = replace(call, state=state, upstream="post")
+            await store.swap(call, entry, expected=0)
+            if step is not None:
+                call, entry = step(call)
+                await store.swap(call, entry, expected=1)
+            by_state[state] = call
+        for state, call in by_state.items():
+            for query in (
+                Query(state=state), Query(tool=call.tool), Query(run=call.run),
+                Query(state=state, upstream=call.upstream, tool=call.tool, run=call.run, limit=1),
+            ):  # fmt: skip
+                assert await store.find(query) == Page(calls=[call])
+            assert await store.find(Query(state=state, tool="another")) == Page(calls=[])
+        newest = [by_state[State.DENIED], by_state[State.AWAITING_APPROVAL]]
+        assert (await store.find(Query(upstream="post"))).calls == newest
+        first = await store.find(Query(upstream="post", limit=1))
+        assert first.calls == newest[:1]
+        assert await store.find(Query(upstream="post", limit=1, after=first.next)) == Page(calls=newest[1:])
+
+    async def test_pages_of_one_state_follow_each_other_too(self, store: Store) -> None:
+        """Also where the store has an order of its own for that state."""
+        made = [calls.claim(store.owner) for _ in range(5)]
+        for call, entry in made:
+            await store.swap(call, entry, expected=0)
+        assert await self._paged(store, State.PENDING) == [call for call, _ in reversed(made)]
+        # In doubt the longest is whoever came last.
+        lost = [calls.lose(call, at=calls.NOW - n) for n, (call, _) in enumerate(made)]
+        for call, entry in lost:
+            await store.swap(call, entry, expected=1)
+        assert await self._paged(store, State.IN_DOUBT) == [call for call, _ in reversed(lost)]
+
+    async def _paged(self, store: Store, state: State) -> list[Call]:
+        """All of five, in pages of two."""
+        found: list[Call] = []
+        after = None
+        for pages_left in (2, 1, 0):
+            page = await store.find(Query(state=state, limit=2, after=after))
+            found += page.calls
+            after = page.next
+            assert (after is None) == (pages_left == 0)
+        return found
+
     async def test_the_census_counts_and_names_the_oldest_doubt(self, store: Store, other: Store) -> None:
         """Counts follow the rows through every change, whoever makes it."""
         empty = await store.census()
@@ -381,6 +466,210 @@ class StoreContract:
         assert len(store.secret) == 32
         assert store.owner != other.owner
 
+    # --- collecting ----------------------------------------------------------------------------------
+
+    async def test_a_call_past_its_time_goes_with_all_that_belongs_to_it(
+        self, store: Store, other: Store
+    ) -> None:
+        """Row, history, replays and its place in the counts; in its very last moment it stays."""
+        done = await self._done(store)
+        kept = await self._done(store)
+        lasting = replace(kept, version=3, expires_at=None)
+        await store.swap(lasting, calls.evidence(kept, "for ever"), expected=2)
+        free, entry = calls.release(await self._pending(other))
+        await other.swap(free, entry, expected=1)
+        for key in (done.key, free.key, kept.key):
+            store.mark_replayed(key, calls.NOW)
+            assert await store.replays(key) == 1
+        assert free.expires_at is not None
+        assert done.expires_at is not None
+        assert await store.collect(free.expires_at) == Collected(calls=0, blobs=0, bytes=0, more=False)
+        first = await store.collect(free.expires_at + 1)
+        assert (first.calls, first.blobs, first.more) == (1, 0, False)
+        assert first.bytes == len(free.request)
+        assert await store.get(free.key) is None
+        assert await other.get(done.key) == done
+        assert done.answer is not None
+        second = await other.collect(done.expires_at + 1)
+        assert second.calls == 1
+        assert second.bytes == len(done.request) + len(done.answer.head) + len(done.answer.body)
+        for key in (free.key, done.key):
+            for at in (store, other):
+                assert await at.get(key) is None
+                assert await at.history(key) == []
+                assert await at.replays(key) == 0
+        assert await store.find(Query()) == Page(calls=[lasting])
+        assert len(await store.history(kept.key)) == 3
+        assert await store.replays(kept.key) == 1
+        assert (await store.census()).by_state == dict.fromkeys(State, 0) | {State.DONE: 1}
+        assert (await store.collect(AFTER_ALL)).calls == 0
+
+    async def test_what_is_open_or_waits_for_a_person_is_never_collected(self, store: Store) -> None:
+        """Not even if its fields say that its time is over; a denial that has lapsed is."""
+        made = [calls.claim(store.owner) for _ in range(4)]
+        states = (State.PENDING, State.IN_DOUBT, State.AWAITING_APPROVAL, State.DENIED)
+        for (call, entry), state in zip(made, states, strict=True):
+            given = replace(call, state=state) if state not in (State.PENDING, State.IN_DOUBT) else call
+            await store.swap(given, entry, expected=0)
+        await store.swap(*calls.lose(made[1][0]), expected=1)
+        for call, _ in made:
+            await self.expire(call.key)
+        assert (await store.collect(AFTER_ALL, dry_run=True)).calls == 1
+        assert (await store.collect(AFTER_ALL)).calls == 1
+        left = dict.fromkeys(states[:3], 1)
+        assert (await store.census()).by_state == dict.fromkeys(State, 0) | left
+        for call, _ in made[:3]:
+            assert await store.history(call.key)
+
+    async def test_collecting_takes_portions_and_a_dry_run_takes_nothing(self, store: Store) -> None:
+        """No more calls at a time than asked for; the dry run counts all of them, and changes nothing."""
+        for _ in range(5):
+            await self._done(store)
+        pending = await self._pending(store)
+        stamp = await known_stamp(store)
+        would = await store.collect(AFTER_ALL, limit=2, dry_run=True)
+        assert (would.calls, would.blobs, would.more) == (5, 0, False)
+        assert await known_stamp(store) == stamp
+        assert (await store.census()).by_state[State.DONE] == 5
+        portions = [await store.collect(AFTER_ALL, limit=2) for _ in range(3)]
+        assert [(each.calls, each.more) for each in portions] == [(2, True), (2, True), (1, False)]
+        assert sum(each.bytes for each in portions) == would.bytes > 0
+        assert await store.find(Query()) == Page(calls=[pending])
+
+    async def test_the_longest_over_go_first(self, store: Store) -> None:
+        """So that a backlog shrinks from its old end."""
+        for n in (3, 1, 2):
+            call = await self._pending(store)
+            await store.swap(*calls.settle(call, b"%d" % n, at=calls.NOW + n), expected=1)
+        await store.collect(AFTER_ALL, limit=2)
+        (left,) = (await store.find(Query())).calls
+        assert left.answer is not None
+        assert left.answer.body == b"3"
+
+    async def test_two_who_collect_at_once_take_each_call_once(self, store: Store, other: Store) -> None:
+        """Together they remove what there is."""
+        for _ in range(20):
+            await self._done(store)
+        taken = await asyncio.gather(*(at.collect(AFTER_ALL, limit=3) for at in (store, other) * 5))
+        assert sum(each.calls for each in taken) == 20
+        assert (await other.census()).by_state == dict.fromkeys(State, 0)
+
+    async def test_the_stamp_changes_when_a_done_call_is_collected(self, store: Store, other: Store) -> None:
+        """What was at hand as done is gone for everybody, before the collector is told; a released call was
+        at nobody's hand."""
+        done = await self._done(store)
+        free, entry = calls.release(await self._pending(store))
+        await store.swap(free, entry, expected=1)
+        stamp = await known_stamp(store)
+        assert free.expires_at is not None
+        assert (await other.collect(free.expires_at + 1)).calls == 1
+        assert await known_stamp(store) == await known_stamp(other) == stamp
+        assert (await other.collect(AFTER_ALL)).calls == 1
+        assert stamp not in (store.settled_stamp(), other.settled_stamp())
+        assert await known_stamp(store) == await known_stamp(other) != stamp
+        assert await store.get(done.key, done) is None
+
+    async def test_a_claim_over_a_row_read_before_it_was_collected_loses(
+        self, store: Store, other: Store
+    ) -> None:
+        """It sees that nothing is there, and makes nothing; a first claim then wins, from version one."""
+        done = await self._done(store)
+        anew, entry = calls.claim_anew(done, store.owner, at=AFTER_ALL)
+        assert (await other.collect(AFTER_ALL)).calls == 1
+        assert await store.swap(anew, entry, expected=done.version) == Swap(False, None)
+        assert await store.history(done.key) == []
+        again, entry = calls.claim(store.owner, done.key, at=AFTER_ALL)
+        assert (await store.swap(again, entry, expected=0)).won
+        assert await other.history(done.key) == [entry]
+        assert await other.replays(done.key) == 0
+
+    async def test_a_late_owner_cannot_settle_a_row_that_was_made_again(
+        self, store: Store, other: Store
+    ) -> None:
+        """Released, collected, claimed again by another: version and fence are those of the old claim, and
+        still its answer is not taken for the new call's."""
+        old = await self._pending(store)
+        free, entry = calls.release(old)
+        await other.swap(free, entry, expected=1)
+        assert (await other.collect(AFTER_ALL)).calls == 1
+        anew, claimed = calls.claim(other.owner, old.key, at=AFTER_ALL)
+        assert (await other.swap(anew, claimed, expected=0)).won
+        assert (anew.version, anew.fence) == (old.version, old.fence)
+        assert await store.swap(*calls.settle(old), expected=1) == Swap(False, anew)
+        assert await store.history(old.key) == [claimed]
+
+    async def test_a_row_that_was_made_again_is_not_taken_for_the_one_that_is_known(
+        self, store: Store, other: Store
+    ) -> None:
+        """The same key in the same version, born later: it is read, not confirmed."""
+        known = await self._done(store)
+        assert (await other.collect(AFTER_ALL)).calls == 1
+        anew, entry = calls.claim(other.owner, known.key, at=AFTER_ALL)
+        await other.swap(anew, entry, expected=0)
+        done, entry = calls.settle(anew, b"another answer", at=AFTER_ALL)
+        await other.swap(done, entry, expected=1)
+        assert done.version == known.version
+        assert await store.get(known.key, known) == done
+
+    async def test_who_watches_a_call_is_told_when_it_is_collected(self, store: Store, other: Store) -> None:
+        """Whoever collects it."""
+        done = await self._done(store)
+        waits = [asyncio.create_task(at.changed(done.key, done.version, 10.0)) for at in (store, other)]
+        await asyncio.sleep(0.02)
+        assert not any(wait.done() for wait in waits)
+        await store.collect(AFTER_ALL)
+        assert await asyncio.gather(*waits) == [True, True]
+
+    async def test_a_blob_goes_when_no_row_names_it_and_nobody_touched_it(
+        self, store: Store, other: Store
+    ) -> None:
+        """Named by a request or an answer it stays, however old; young it stays, though nobody names it; with
+        its last row it goes."""
+        of_request, of_answer, of_both, young, old = [
+            await store.put_blob([f"content {n}".encode()]) for n in range(5)
+        ]
+        pending, entry = calls.claim(store.owner)
+        pending = replace(pending, request_blob=of_both.digest)
+        await store.swap(pending, entry, expected=0)
+        call, entry = calls.claim(store.owner)
+        call = replace(call, request_blob=of_request.digest)
+        await store.swap(call, entry, expected=0)
+        done, entry = calls.settle(call, b"")
+        answer = Answer(status=200, size=9, recorded_at=1.0, place=Place.BLOB, blob=of_answer.digest)
+        await store.swap(replace(done, answer=answer), entry, expected=1)
+        for blob in (of_request, of_answer, of_both, old):
+            await self.age(blob)
+        assert await store.collect(calls.NOW) == Collected(calls=0, blobs=1, bytes=old.size, more=False)
+        await self._present(other, of_request, of_answer, of_both, young)
+        with pytest.raises(BlobLost):
+            await self._present(other, old)
+        would = await other.collect(AFTER_ALL, dry_run=True)
+        assert (would.calls, would.blobs) == (1, 2)
+        await self._present(other, of_request, of_answer, of_both, young)
+        assert await other.collect(AFTER_ALL) == would
+        await self._present(store, of_both, young)
+        for gone in (of_request, of_answer):
+            with pytest.raises(BlobLost):
+                await self._present(store, gone)
+
+    async def test_a_blob_that_is_put_again_is_safe_until_its_row_names_it(
+        self, store: Store, other: Store
+    ) -> None:
+        """Its content was there and old; putting it again renews it, before any row can name it."""
+        blob = await store.put_blob([b"content"])
+        await self.age(blob)
+        assert await store.put_blob([b"content"]) == blob
+        assert (await other.collect(AFTER_ALL)).blobs == 0
+        call, entry = calls.claim(store.owner)
+        await store.swap(replace(call, request_blob=blob.digest), entry, expected=0)
+        await self.age(blob)
+        assert (await other.collect(AFTER_ALL)).blobs == 0
+        await self._present(other, blob)
+
+    async def _present(self, store: Store, *blobs: BlobRef) -> None:
+        for blob in blobs:
+            assert len(b"".join([chunk async for chunk in store.read_blob(blob)])) == blob.size
+
     # --- blobs and the cache -------------------------------------------------------------------------
 
     @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 1_000_000])
@@ -435,10 +724,13 @@ class StoreContract:
             store.replays(call.key),
             store.changed(call.key, 1, 1.0),
             store.in_state(State.PENDING),
+            store.find(Query()),
             store.orphans(),
             store.owner_is_dead("x"),
             store.census(),
             store.live_calls("mail", "send", calls.NOW),
+            store.collect(AFTER_ALL),
+            store.collect(AFTER_ALL, dry_run=True),
             store.put_blob([b""]),
             store.read_blob(BlobRef("0" * 64, 0)).__anext__(),
             store.cache_put(b"k", b"v", 1.0),

@@ -71,6 +71,15 @@ async def forget(store: EmbeddedStore, point: str = "") -> None:
         say(call.version + 1)
 
 
+async def collect(store: EmbeddedStore, point: str = "") -> None:
+    """For each moment heard: collect one portion, and say how many calls that were. Or be killed at a fault
+    point meanwhile."""
+    if point:
+        faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    while now := await hear():
+        say((await store.collect(float(now))).calls)
+
+
 async def hold(store: EmbeddedStore) -> None:
     """Stay until told to go."""
     await hear()
@@ -92,6 +101,7 @@ COMMANDS = {
     "watch": watch,
     "claim_and_die": claim_and_die,
     "forget": forget,
+    "collect": collect,
     "hold": hold,
     "fork": fork,
 }

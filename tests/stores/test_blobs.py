@@ -18,7 +18,7 @@ from proxy import faults
 from proxy.errors import StoreUnavailable
 from proxy.store import blobs as module
 from proxy.store.base import BlobLost, BlobRef
-from proxy.store.blobs import ABANDONED, CHUNK, Blobs
+from proxy.store.blobs import CHUNK, Blobs
 from tests.inside import until
 
 
@@ -107,18 +107,6 @@ async def test_reuse_makes_a_blob_young_again(tmp_path: Path, blobs: Blobs) -> N
     os.utime(path_of(tmp_path, ref), (1, 1))
     await blobs.put([b"content"])
     assert path_of(tmp_path, ref).stat().st_mtime > time.time() - 60
-
-
-async def test_abandoned_temporary_files_go_at_the_next_start(tmp_path: Path, blobs: Blobs) -> None:
-    """Old ones only: a young one may belong to another process."""
-    old, young = tmp_path / "blobs/tmp/old", tmp_path / "blobs/tmp/young"
-    old.write_bytes(b"x")
-    young.write_bytes(b"x")
-    past = time.time() - ABANDONED - 60
-    os.utime(old, (past, past))
-    await Blobs(tmp_path / "blobs").close()
-    assert young.exists()
-    assert not old.exists()
 
 
 async def test_many_at_once_with_the_same_content_make_one_blob(tmp_path: Path, blobs: Blobs) -> None:

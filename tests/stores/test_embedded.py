@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,9 +13,10 @@ import pytest
 
 from proxy.errors import StoreUnavailable
 from proxy.store import checkpoints, statements
-from proxy.store.base import Swap
+from proxy.store.base import BlobRef, Swap
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
+from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
 from tests.stores.contract import StoreContract
 
@@ -27,8 +29,12 @@ class TestEmbedded(StoreContract):
     async def open(self) -> EmbeddedStore:
         return await EmbeddedStore.open(self.directory)
 
-    async def vanish(self, key: bytes) -> None:
-        execute(self.directory, "DELETE FROM calls WHERE key = ?", key)
+    async def expire(self, key: bytes) -> None:
+        execute(self.directory, "UPDATE calls SET expires_at = 1.0 WHERE key = ?", key)
+
+    async def age(self, blob: BlobRef) -> None:
+        past = time.time() - UNTOUCHED - 1
+        os.utime(self.directory / "blobs" / blob.digest[:2] / blob.digest, (past, past))
 
 
 def execute(directory: Path, statement: str, *bindings: object) -> None:
@@ -56,6 +62,12 @@ def stored_replays(tmp_path: Path, key: bytes) -> int:
         connection.close()
 
 
+async def claimed_keys(store: EmbeddedStore, number: int) -> list[bytes]:
+    made = [calls.claim(store.owner) for _ in range(number)]
+    await asyncio.gather(*(store.swap(call, entry, expected=0) for call, entry in made))
+    return [call.key for call, _ in made]
+
+
 async def test_reads_do_not_wait_for_a_writer_and_writes_wait_only_so_long(
     tmp_path: Path, store: EmbeddedStore
 ) -> None:
@@ -80,7 +92,7 @@ async def test_marks_reach_the_disk_by_themselves_within_a_second(
     tmp_path: Path, store: EmbeddedStore
 ) -> None:
     """No other write carries them; many keys take several portions."""
-    keys = [os.urandom(16) for _ in range(1000)]
+    keys = await claimed_keys(store, 1000)
     assert MARKS_AFTER < 1.0
     for key in keys:
         store.mark_replayed(key, calls.NOW)
@@ -94,7 +106,7 @@ async def test_marks_reach_the_disk_by_themselves_within_a_second(
 async def test_marks_are_written_at_close(tmp_path: Path) -> None:
     """All of them, however many."""
     store = await EmbeddedStore.open(tmp_path / "state")
-    keys = [os.urandom(16) for _ in range(700)]
+    keys = await claimed_keys(store, 700)
     for key in keys:
         store.mark_replayed(key, calls.NOW)
     await store.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import StoreUnavailable
-from proxy.store.base import Store
+from proxy.store.base import BlobRef, Store
 from proxy.store.memory import MemoryStore, World
+from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
 from tests.stores.contract import StoreContract
 
@@ -19,8 +20,12 @@ class TestMemory(StoreContract):
     async def open(self) -> MemoryStore:
         return MemoryStore(self.world)
 
-    async def vanish(self, key: bytes) -> None:
-        del self.world.calls[key]
+    async def expire(self, key: bytes) -> None:
+        # Past the record's own checks, as damage would.
+        object.__setattr__(self.world.calls[key], "expires_at", 1.0)
+
+    async def age(self, blob: BlobRef) -> None:
+        self.world.touched[blob.digest] -= UNTOUCHED + 1
 
     async def die(self, store: Store) -> None:
         assert isinstance(store, MemoryStore)

@@ -7,6 +7,7 @@ import hashlib
 import re
 import shutil
 import stat
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -15,11 +16,13 @@ import pytest
 from proxy.core.intent import State
 from proxy.errors import ConfigurationError
 from proxy.store import schema, statements
+from proxy.store.base import Query
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
 
-VERSION_1 = Path(__file__).parent / "fixtures" / "version_1.sql"
+FIXTURES = Path(__file__).parent / "fixtures"
+VERSION_1, VERSION_2 = FIXTURES / "version_1.sql", FIXTURES / "version_2.sql"
 # Key byte: state, version, body, lines of history. What the file holds, said again.
 CONTENT = {
     1: (State.PENDING, 1, None, ["claim"]),
@@ -30,11 +33,11 @@ CONTENT = {
 }
 
 
-def make_version_1(directory: Path) -> None:
+def make(version: Path, directory: Path) -> None:
     directory.mkdir(mode=0o700)
     connection = apsw.Connection(str(directory / FILE_NAME))
     connection.pragma("journal_mode", "wal")
-    connection.execute(VERSION_1.read_text())
+    connection.execute(version.read_text())
     connection.close()
 
 
@@ -56,7 +59,7 @@ async def check_version_1(store: EmbeddedStore) -> None:
 
 async def test_a_version_1_database_is_migrated_and_every_row_is_read(tmp_path: Path) -> None:
     """The rows, the history, the secret; then the new tables work on the old rows."""
-    make_version_1(tmp_path / "state")
+    make(VERSION_1, tmp_path / "state")
     store = await EmbeddedStore.open(tmp_path / "state")
     try:
         await check_version_1(store)
@@ -71,9 +74,35 @@ async def test_a_version_1_database_is_migrated_and_every_row_is_read(tmp_path: 
         await store.close()
 
 
+async def test_a_version_2_database_is_migrated_and_its_calls_can_be_collected(tmp_path: Path) -> None:
+    """Rows that were made before rows had a birth are read, settled and collected as all others; what they
+    name, and what they are counted as, is known."""
+    make(VERSION_2, tmp_path / "state")
+    store = await EmbeddedStore.open(tmp_path / "state")
+    try:
+        assert store.secret == bytes(range(32))
+        old = await store.find(Query())
+        assert [call.key[0] for call in old.calls] == [5, 4, 3, 2, 1]
+        assert {call.born for call in old.calls} == {0.0}
+        assert await store.replays(b"\x04" * 16) == 7
+        pending = old.calls[-1]
+        assert (await store.swap(*calls.settle(pending), expected=1)).won
+        assert (await store.census()).by_state[State.DONE] == 3
+        names_blob = partial(store._apart, statements.names_blob)
+        assert [await names_blob(letter * 64) for letter in "abc"] == [True, True, False]
+        assert (await store.collect(calls.NOW + 10 * 86400)).calls == 4
+        (doubt,) = (await store.find(Query())).calls
+        assert (await store.census()).by_state == dict.fromkeys(State, 0) | {State.IN_DOUBT: 1}
+        assert [entry.event for entry in await store.history(doubt.key)] == ["claim", "lost"]
+        assert [await names_blob(letter * 64) for letter in "ab"] == [False, False]
+        assert await store.replays(b"\x04" * 16) == 0
+    finally:
+        await store.close()
+
+
 async def test_two_that_start_together_on_an_old_database_are_safe(tmp_path: Path) -> None:
     """Migrated once; both go on."""
-    make_version_1(tmp_path / "state")
+    make(VERSION_1, tmp_path / "state")
     stores = await asyncio.gather(*(EmbeddedStore.open(tmp_path / "state") for _ in range(4)))
     try:
         for store in stores:
@@ -87,7 +116,7 @@ def test_a_migration_that_fails_leaves_the_old_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One transaction: no table of the new version is there."""
-    make_version_1(tmp_path / "state")
+    make(VERSION_1, tmp_path / "state")
     broken = schema.MIGRATIONS[1] + "; CREATE TABLE calls (x);"
     monkeypatch.setattr(schema, "MIGRATIONS", (schema.MIGRATIONS[0], broken))
     connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
@@ -179,12 +208,36 @@ def test_no_question_asked_in_service_reads_the_whole_table() -> None:
     questions = [
         statements.GET, statements.UPDATE, statements.APPEND, statements.HISTORY, statements.VERSION,
         statements.DIFFERING, statements.PENDING_OWNERS, statements.PENDING_OF, statements.OLDEST_DOUBT,
-        statements.MARK, statements.REPLAYS,
+        statements.MARK, statements.REPLAYS, statements.EXPIRED, statements.EXPIRED_IN_ALL,
+        statements.REMOVE_CALL, statements.REMOVE_HISTORY, statements.REMOVE_MARK, statements.NAMES_BLOB,
         *(text for state, text in statements.IN_STATE.items() if state is not State.DONE),
     ]  # fmt: skip
     for question in questions:
-        numbers = re.findall(r"\?(\d+)", question)
-        holes = max(map(int, numbers)) if numbers else question.count("?")
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}", (None,) * holes)]
+        plan = plan_of(connection, question)
         assert not [step for step in plan if step in ("SCAN calls", "SCAN events", "SCAN marks")], question
     connection.close()
+
+
+def test_a_page_is_found_in_the_order_of_the_rows_or_among_a_few_of_them() -> None:
+    """The state of a call leads to its index; nothing is sorted but the few that are pending or in doubt."""
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    walks = "SEARCH calls USING INTEGER PRIMARY KEY (rowid<?)"
+    aside = "SEARCH calls USING INDEX calls_aside (state=? AND rowid<?)"
+    sorts = "USE TEMP B-TREE FOR ORDER BY"
+    assert {state: plan_of(connection, text) for state, text in statements.FIND.items()} == {
+        None: [walks],
+        State.DONE: [walks],
+        State.PENDING: ["SCAN calls USING INDEX calls_pending", sorts],
+        State.IN_DOUBT: ["SCAN calls USING INDEX calls_in_doubt", sorts],
+        State.RELEASED: [aside],
+        State.AWAITING_APPROVAL: [aside],
+        State.DENIED: [aside],
+    }
+    connection.close()
+
+
+def plan_of(connection: apsw.Connection, question: str) -> list[str]:
+    numbers = re.findall(r"\?(\d+)", question)
+    holes = max(map(int, numbers)) if numbers else question.count("?")
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}", (None,) * holes)]

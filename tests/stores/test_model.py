@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.core.intent import Call, Entry, State
-from proxy.store.base import Store
+from proxy.store.base import Query, Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.memory import MemoryStore
 from tests.stores import calls
@@ -42,9 +42,16 @@ class Walk:
             assert await getattr(model, name)(*args, **options) == await getattr(store, name)(
                 *args, **options
             )
-        if self.coin.random() < 0.2:
+        if self.coin.random() < 0.2 and await model.get(key) is not None:
             for either in (model, store):
                 either.mark_replayed(key, self.time)
+        if self.coin.random() < 0.1:
+            now, limit = self.time + self.coin.choice((0, 30, 100_000)), self.coin.choice((1, 2, 100))
+            for dry_run in (True, False):
+                assert await model.collect(now, limit=limit, dry_run=dry_run) == await store.collect(
+                    now, limit=limit, dry_run=dry_run
+                )
+            present = await model.get(key)
         for name, args, options in self._questions(key, present):
             assert await getattr(model, name)(*args, **options) == await getattr(store, name)(
                 *args, **options
@@ -73,7 +80,8 @@ class Walk:
             case _:
                 # Past its time to live: as good as deleted, so a claim starts it anew.
                 fresh, entry = calls.claim(OWNER, call.key, at=self.time)
-                return [(replace(fresh, version=call.version + 1, fence=call.fence + 1), entry)]
+                again = replace(fresh, version=call.version + 1, fence=call.fence + 1, born=call.born)
+                return [(again, entry)]
 
     def _questions(
         self, key: bytes, present: Call | None
@@ -87,10 +95,19 @@ class Walk:
                     ("replays", (key,), {}),
                     ("in_state", (self.coin.choice(list(State)),), {"limit": self.coin.choice((1, 100))}),
                     ("changed", (key, version, 0.001), {}),
+                    ("find", (self._query(),), {}),
                     ("owner_is_dead", (OWNER,), {}),
                 ]
             ),
         ]
+
+    def _query(self) -> Query:
+        """One page: the numbers of pages differ between stores, what is on them does not."""
+        return Query(
+            state=self.coin.choice((None, *State)),
+            upstream=self.coin.choice(("", "mail")),
+            tool=self.coin.choice(("", "", "POST /send", "another")),
+        )
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import apsw
 import pytest
 
 from proxy import faults
@@ -19,9 +20,10 @@ from proxy.answers import Answers
 from proxy.core.intent import Call, State
 from proxy.observe import Deaf
 from proxy.store.codec import Codec
+from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
-from tests.stores.contract import known_stamp
+from tests.stores.contract import AFTER_ALL, known_stamp
 from tests.stores.process import child
 
 ROUNDS = 20
@@ -224,3 +226,80 @@ async def test_a_process_killed_while_it_forgets_leaves_nobody_with_a_stale_answ
         row = await answers.row(done.key)
         assert row is not None
         assert row.version == expected
+
+
+async def test_an_answer_at_hand_is_never_given_after_another_process_has_collected_it(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """While one process asks without end, another collects. From its acknowledgement on the answer is gone,
+    and the same call made again, in the same version, is another."""
+    async with child("collect", tmp_path / "state") as collector:
+        for _ in range(20):
+            answers, done = await given_lately(store)
+            collector.write(str(AFTER_ALL))
+            acknowledged = asyncio.ensure_future(collector.read())
+            gone = False
+            while not acknowledged.done():
+                row = await answers.row(done.key)
+                assert row is done or row is None
+                assert not (gone and row)  # once gone, never seen again
+                gone = row is None
+                await asyncio.sleep(0)
+            assert acknowledged.result() == "1"
+            assert await answers.row(done.key) is None
+            again, entry = calls.claim(store.owner, done.key, at=AFTER_ALL)
+            await store.swap(again, entry, expected=0)
+            settled, entry = calls.settle(again, at=2 * AFTER_ALL)
+            await store.swap(settled, entry, expected=1)
+            assert settled.version == done.version
+            assert await answers.row(done.key) == settled
+
+
+@pytest.mark.parametrize("point", ["commit_begun", "committed"])
+async def test_a_process_killed_while_it_collects_leaves_everything_or_nothing(
+    tmp_path: Path, store: EmbeddedStore, point: str
+) -> None:
+    """Rows, history, counts and marks agree, whichever it is; what is at hand is what is stored; and the next
+    to collect takes what is left."""
+    answers, done = await given_lately(store)
+    pending, entry = calls.claim(store.owner)
+    await store.swap(pending, entry, expected=0)
+    for _ in range(9):
+        await given_lately(store)
+    store.mark_replayed(done.key, calls.NOW)
+    assert await store.replays(done.key) == 1
+    async with child("collect", tmp_path / "state", point) as collector:
+        collector.write(str(AFTER_ALL))
+        await asyncio.wait_for(collector.process.wait(), 30)
+        assert collector.process.returncode == -signal.SIGKILL
+    left = 10 if point == "commit_begun" else 0
+    for _ in range(3):
+        assert await answers.row(done.key) is (done if left else None)
+    assert (await store.census()).by_state == dict.fromkeys(State, 0) | {State.DONE: left, State.PENDING: 1}
+    assert figures(tmp_path) == [left + 1, left + 1, left * 2 + 1, left + 1, bool(left)]
+    await store.ping()  # a write of any process puts the stamp right
+    await known_stamp(store)
+    assert await answers.row(done.key) is (done if left else None)
+    assert (await store.collect(AFTER_ALL)).calls == left
+    assert figures(tmp_path) == [1, 1, 1, 1, 0]
+    assert await store.get(pending.key) == pending
+
+
+def figures(tmp_path: Path) -> list[int]:
+    """Calls, the sum of the counts, lines of history, calls that these belong to, marks: on the disk."""
+    connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
+    try:
+        assert connection.pragma("integrity_check") == "ok"
+        return [
+            number
+            for question in (
+                "SELECT count(*) FROM calls",
+                "SELECT sum(n) FROM counts",
+                "SELECT count(*) FROM events",
+                "SELECT count(DISTINCT call) FROM events JOIN calls ON calls.id = call",
+                "SELECT count(*) FROM marks",
+            )
+            for (number,) in connection.execute(question)
+        ]
+    finally:
+        connection.close()

@@ -1,0 +1,10 @@
+"""The operator's desk: what a person can see and decide, over HTTP under /_semel/ and on the command line.
+
+schemas.py    every document that is given or taken, as JSON Schema: one definition for API and CLI
+views.py      records as those documents; what sounds secret is left out (redact.py)
+desk.py       the seam: what can be asked; LocalDesk does it on a store
+remote.py     the same, asked of a running proxy
+routes.py     one table: address, parameters, bodies, what answers
+api.py        a request through that table (checked.py), and who may make it (browsers.py)
+openapi.py    the table as an OpenAPI document
+"""

@@ -1,0 +1,260 @@
+"""What an operator can ask and decide, and how it is done on a store.
+
+Documents are those of schemas.py. Whoever asks gets the same whether the desk stands in this process, over
+a store opened beside a running proxy, or behind that proxy's HTTP API (remote.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, TypeVar
+
+import orjson
+
+from proxy import operator
+from proxy.admin import views
+from proxy.admin.schemas import BODILESS
+from proxy.admin.views import Json
+from proxy.answers import Answers
+from proxy.clock import Clock
+from proxy.core.headers import Headers
+from proxy.core.intent import Call, Place, State
+from proxy.core.policy import DEFAULT_EFFECT, DEFAULT_NAME, PolicySet
+from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StoreUnavailable, Unreadable
+from proxy.observe import Deaf
+from proxy.operator import Verdict
+from proxy.store.base import Query, Store
+from proxy.store.codec import Codec, DamagedRecord
+
+T = TypeVar("T")
+
+# A decision about a call whose rule is not known any more stands as long as one without a rule.
+DEFAULT_TTL = DEFAULT_EFFECT.ttl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """`version` None: whatever stands there, as people at a keyboard may say. `by` is who decides, for the
+    history; a proxy that is asked over HTTP says that for itself."""
+
+    by: str
+    reason: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution(Decision):
+    verdict: Verdict
+    status: int | None = None
+    body: bytes | None = None
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """The recorded answer's body as it was encoded. Raises BlobLost in place of a damaged end."""
+
+    content_type: str = ""
+    content_encoding: str = ""
+    size: int
+    content: bytes | AsyncIterator[bytes]
+
+
+class Desk(Protocol):
+    """Raises the errors of proxy/errors.py: a DecisionRefused, or another Refusal."""
+
+    async def calls(self, query: Query) -> Json: ...
+
+    async def call(self, call_id: str) -> Json: ...
+
+    async def body(self, call_id: str) -> Body: ...
+
+    async def resolve(self, call_id: str, resolution: Resolution) -> Json:
+        """The call after it, as `call` gives it."""
+
+    async def forget(self, call_id: str, decision: Decision) -> Json: ...
+
+    async def stats(self) -> Json: ...
+
+
+# The time to live of a rule, by upstream and name; None where there is no such rule (any more).
+Lifetimes: TypeAlias = Callable[[str, str], float | None]
+
+
+def lifetimes_in(policies: Callable[[], PolicySet]) -> Lifetimes:
+    def ttl_of(upstream: str, rule: str) -> float | None:
+        if rule == DEFAULT_NAME:
+            return DEFAULT_TTL
+        known = policies().upstreams.get(upstream)
+        return next((one.ttl for one in (known.rules if known else ()) if one.name == rule), None)
+
+    return ttl_of
+
+
+class LocalDesk:
+    """`serving`: this process is a proxy, and its own figures mean something. `tenant`: whose calls can be
+    seen from here; another's is as good as not there. Empty: everybody's."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        codec: Codec,
+        clock: Clock,
+        lifetimes: Lifetimes,
+        serving: bool = True,
+        tenant: str = "",
+    ) -> None:
+        self._store = store
+        self._codec = codec
+        self._clock = clock
+        self._lifetimes = lifetimes
+        self._serving = serving
+        self._tenant = tenant
+        self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=0)
+
+    def of(self, tenant: str) -> LocalDesk:
+        return LocalDesk(
+            store=self._store,
+            codec=self._codec,
+            clock=self._clock,
+            lifetimes=self._lifetimes,
+            serving=self._serving,
+            tenant=tenant,
+        )
+
+    async def calls(self, query: Query) -> Json:
+        page = await self._store.find(replace(query, tenant=self._tenant))
+        replays = await asyncio.gather(*(self._store.replays(call.key) for call in page.calls))
+        return views.page(page, replays, self._codec)
+
+    async def call(self, call_id: str) -> Json:
+        call = await self._find(call_id)
+        replays, history = await asyncio.gather(self._store.replays(call.key), self._store.history(call.key))
+        return views.detail(call, replays, history, self._codec)
+
+    async def body(self, call_id: str) -> Body:
+        call = await self._find(call_id)
+        if call.answer is None:
+            raise NotFound(f"The call is {call.state}: it has no answer.", call)
+        if call.answer.place is Place.NOWHERE:
+            raise AnswerUnavailable(
+                f"The answer is not there: {call.answer.why_nowhere}.", call=call.id, state=call.state
+            )
+        produced = await self._answers.produce(call, call.answer)
+        if produced is None:
+            raise AnswerUnavailable(
+                "The answer is lost or damaged; the log of the proxy may say why.",
+                call=call.id,
+                state=call.state,
+            )
+        return Body(
+            content_type=_header(produced.headers, b"content-type"),
+            content_encoding=_header(produced.headers, b"content-encoding"),
+            size=call.answer.size,
+            content=produced.body,
+        )
+
+    async def resolve(self, call_id: str, resolution: Resolution) -> Json:
+        call = await self._find(call_id)
+        # Only where it will be used: whoever looks it up may have something to say about it.
+        ttl = self._lifetimes(call.upstream, call.rule) if call.state is State.IN_DOUBT else None
+        status, body = resolution.status, resolution.body
+        if body is None and status in BODILESS:
+            body = b""  # the status says that there is none: the answer is complete
+        await _decided(
+            operator.resolve(
+                self._store,
+                self._codec,
+                self._clock,
+                call_id,
+                verdict=resolution.verdict,
+                reason=resolution.reason,
+                actor=resolution.by,
+                version=resolution.version,
+                status=status,
+                headers=_content_type(resolution.content_type, body),
+                body=body,
+                ttl=DEFAULT_TTL if ttl is None else ttl,
+            )
+        )
+        return await _decided(self.call(call_id))
+
+    async def forget(self, call_id: str, decision: Decision) -> Json:
+        await self._find(call_id)
+        await _decided(
+            operator.forget(
+                self._store,
+                self._clock,
+                call_id,
+                reason=decision.reason,
+                actor=decision.by,
+                version=decision.version,
+            )
+        )
+        return await _decided(self.call(call_id))
+
+    async def stats(self) -> Json:
+        census = await self._store.census()
+        return views.stats(census, self._store.name, self._clock.now(), evictions_known=self._serving)
+
+    async def _find(self, call_id: str) -> Call:
+        key = key_of(call_id)
+        try:
+            call = await self._store.get(key)
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, DamagedRecord | UnicodeDecodeError):
+                raise Unreadable(
+                    f"The call is there and cannot be read: {error.__cause__}. Nothing is sent under its "
+                    "name, and nothing can be decided here.",
+                    call=call_id,
+                ) from error
+            raise
+        if call is None or (self._tenant and call.tenant != self._tenant):
+            raise NotFound(f"There is no call {call_id}.")
+        return call
+
+
+def key_of(call_id: str) -> bytes:
+    if len(call_id) != 32 or not set(call_id) <= set("0123456789abcdef"):
+        raise NotFound(f"{call_id[:64]!r} is not a call's id: 32 lower-case hexadecimal digits.")
+    return bytes.fromhex(call_id)
+
+
+async def _decided(deciding: Awaitable[T]) -> T:
+    try:
+        return await deciding
+    except ValueError as error:
+        raise BadRequest(f"This cannot be decided: {error}.") from None
+    except StoreUnavailable as error:
+        raise StoreUnavailable(
+            f"{error.detail}. Whether the decision was written is not known, and nothing was sent: look at "
+            "the call again before you decide."
+        ) from error
+
+
+def _header(headers: Headers, wanted: bytes) -> str:
+    return next((value.decode("latin-1") for name, value in headers if name.lower() == wanted), "")
+
+
+def _content_type(given: str | None, body: bytes | None) -> Headers:
+    if body is None or not (given or body):
+        return ()
+    return ((b"Content-Type", (given or _guessed(body)).encode()),)
+
+
+def _guessed(body: bytes) -> str:
+    """JSON only for what no other text looks like: an object or an array."""
+    try:
+        if body.lstrip()[:1] in (b"{", b"["):
+            orjson.loads(body)
+            return "application/json"
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain; charset=utf-8"

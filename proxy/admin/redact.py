@@ -1,0 +1,75 @@
+"""What sounds secret is not shown: credentials in queries, in named path segments, in header values.
+
+By name only, since a value does not say what it is, and rather too much than too little: a person who needs
+the value finds it where the call was made. Bodies are shown: what was asked is what an operator decides on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote_to_bytes
+
+HIDDEN = "[redacted]"
+
+# `max_tokens` and an Idempotency-Key are no secrets; a bare `key`, `sig` or `code` is one at many an API.
+_SECRET = re.compile(
+    r"token(?!s)|secret|passw|passphrase|credential|authorization|session|cookie|signature|jwt|oauth"
+    r"|api[-_.]?key|access[-_.]?key|private[-_.]?key"
+    r"|(?:^|[-_.\[])(?:auth|key|sig|pwd|pass|code|otp|pin|sid)(?:$|[-_.\]])"
+)
+_NO_SECRET = re.compile(r"idempotency[-_.]?key")
+# Headers whose value is an address, and may hold a query.
+_ADDRESSES = frozenset({"location", "content-location", "referer", "origin", "link", "refresh"})
+
+
+def sounds_secret(name: str) -> bool:
+    low = name.lower()
+    return _SECRET.search(low) is not None and _NO_SECRET.search(low) is None
+
+
+def target(text: str, path_names: Mapping[str, object] | None = None) -> str:
+    """A request target, or any address: values of secret-sounding query names, and the path segments that
+    were matched under such a name, are replaced; everything else stays byte for byte."""
+    rest, hash_mark, fragment = text.partition("#")
+    path, mark, query = rest.partition("?")
+    hidden = {str(value) for name, value in (path_names or {}).items() if sounds_secret(name)}
+    if hidden:
+        path = "/".join(HIDDEN if _unescaped(part) in hidden else part for part in path.split("/"))
+    # A fragment of an address in a header may hold what OAuth puts there.
+    shown = f"#{pairs(fragment)}" if hash_mark else ""
+    return path + (f"?{pairs(query)}" if mark else "") + shown
+
+
+def pairs(query: str) -> str:
+    """`a=1&token=x` -> `a=1&token=[redacted]`; names are compared decoded."""
+    return "&".join(map(_pair, query.split("&")))
+
+
+def _pair(piece: str) -> str:
+    name, mark, _ = piece.partition("=")
+    return f"{name}={HIDDEN}" if mark and sounds_secret(_unescaped(name.replace("+", " "))) else piece
+
+
+def _unescaped(text: str) -> str:
+    return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+
+
+def headers(given: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
+    """For people: without Set-Cookie, and without the values of what sounds secret."""
+    shown = []
+    for raw_name, raw_value in given:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name.lower() == "set-cookie":
+            continue
+        if sounds_secret(name):
+            value = HIDDEN
+        elif name.lower() in _ADDRESSES:
+            value = target(value)
+        shown.append([name, value])
+    return shown
+
+
+def values(given: Mapping[str, object]) -> dict[str, object]:
+    """Named values (a query, path segments): the secret-sounding ones replaced."""
+    return {name: HIDDEN if sounds_secret(name) else value for name, value in given.items()}

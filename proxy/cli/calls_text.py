@@ -1,0 +1,143 @@
+"""A call in words: for a person who has to decide, what is known and which commands settle it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from proxy.cli.output import print_table, printable
+
+if TYPE_CHECKING:
+    from proxy.admin.views import Json
+
+LONGEST_CELL = 60
+LONGEST_ARGUMENTS = 4000
+
+
+def print_list(page: Json) -> None:
+    calls = page["calls"]
+    if calls:
+        titles = ("id", "state", "upstream", "tool", "created", "status", "replays", "arguments")
+        print_table(titles, [_row(call) for call in calls])
+    elif not page["unreadable"]:
+        print("no calls")
+    for one in page["unreadable"]:
+        print(f"{printable(one['id'])}  cannot be read: {printable(one['why'])}")
+
+
+def _row(call: Json) -> tuple[object, ...]:
+    arguments = _compact(call["args"])
+    cut = arguments if len(arguments) <= LONGEST_CELL else arguments[: LONGEST_CELL - 1] + "…"
+    status, created = call["status_code"], _when(call["created_at"])
+    return (
+        call["id"], call["state"], call["upstream"], call["tool"], created, status, call["replays"], cut,
+    )  # fmt: skip
+
+
+def print_call(detail: Json, place: str) -> None:
+    """`place` are the flags that lead to this record."""
+    call = detail["call"]
+    for label, value in _facts(detail):
+        if value not in (None, ""):
+            print(f"{label + ':':<12}{printable(value)}")
+    if detail["request"] is not None and detail["request"]["headers"]:
+        print("request headers:")
+        _print_headers(detail["request"]["headers"])
+    if detail["answer"] is not None and detail["answer"]["headers"]:
+        print("answer headers:")
+        _print_headers(detail["answer"]["headers"])
+    for damage in detail["damage"]:
+        print(f"{'damaged:':<12}{printable(damage)}")
+    print("history:")
+    for event in detail["events"]:
+        change = f"{event['from'] or '-'} -> {event['to'] or '-'}"
+        print(f"  {_when(event['at'])}  {printable(event['event'])}  {change}  {printable(event['actor'])}")
+        print(f"    {printable(event['why'])}")
+    if call["state"] == "in_doubt":
+        _print_what_to_do(detail, place)
+
+
+def _facts(detail: Json) -> list[tuple[str, object]]:
+    call, request = detail["call"], detail["request"]
+    return [
+        ("call", call["id"]),
+        ("state", _state(call)),
+        ("version", call["version"]),
+        ("tool", f"{call['tool']} (upstream {call['upstream']}, rule {call['rule']})"),
+        ("run", call["run"] and f"{call['run']}, attempt {call['attempt'] or '-'}, call {call['seq']}"),
+        ("occurrence", call["occurrence"] if call["occurrence"] != 1 else None),
+        ("request", request and f"{request['method']} {request['target']}"),
+        ("arguments", _shortened(_compact(call["args"]))),
+        ("created", _when(call["created_at"])),
+        ("sent", call["sent_at"] and f"{_when(call['sent_at'])}, {_times(call['sends'])}"),
+        ("settled", call["settled_at"] and _when(call["settled_at"])),
+        ("kept until", call["expires_at"] and _when(call["expires_at"])),
+        ("answer", _answer(detail["answer"])),
+        ("replayed", _times(call["replays"]) if call["replays"] else None),
+    ]
+
+
+def _state(call: Json) -> str:
+    expires = call["expires_at"]
+    if expires is not None and datetime.fromisoformat(expires) <= datetime.now(UTC):
+        return f"{call['state']}, and its time is over: the next identical call is sent"
+    return str(call["state"])
+
+
+def _answer(answer: Json | None) -> str:
+    if answer is None:
+        return ""
+    if answer["unavailable"] is not None:
+        status = "" if answer["status_code"] is None else f"{answer['status_code']}; "
+        return f"{status}it cannot be given: {answer['unavailable']}"
+    return f"{answer['status_code']}, {answer['size']} bytes ({answer['place']})"
+
+
+def _print_headers(headers: list[list[str]]) -> None:
+    for name, value in headers:
+        print(f"  {printable(name)}: {printable(value)}")
+
+
+def _print_what_to_do(detail: Json, place: str) -> None:
+    call, doubt = detail["call"], detail["doubt"]
+    print()
+    print("What is known")
+    print(f"  It was sent to {printable(call['upstream'])}, or perhaps sent, {_times(call['sends'])}.")
+    print(f"  In doubt since {_when(doubt['since'])}: {printable(doubt['reason'])}.")
+    if doubt["upstream_status"] is not None:
+        print(f"  The upstream answered {doubt['upstream_status']}.")
+    if doubt["excerpt"]:
+        print(f"  Its words: {printable(doubt['excerpt'])}")
+    print("  Whether it took effect, nobody here knows. Identical calls are held; nothing is sent again.")
+    print()
+    print("Find out at the upstream, then settle it with one of these")
+    command = f"  semel calls resolve {call['id']}{place} --version {call['version']}"
+    print("  it happened; with the answer that identical calls will get (or without --body-file):")
+    print(f"  {command} --as executed --body-file FILE --reason '…'")
+    print("  it did not happen; the next identical call is sent:")
+    print(f"  {command} --as not-executed --reason '…'")
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _compact(arguments: object) -> str:
+    return "cannot be read" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_ARGUMENTS:
+        return text
+    return f"{text[:LONGEST_ARGUMENTS]}… ({len(text)} characters; --json has all)"
+
+
+def _when(moment: str) -> str:
+    return f"{moment[:10]} {moment[11:19]}Z"
+
+
+def harmless(body: bytes) -> str:
+    """Text with its lines, every other control character escaped."""
+    lines = body.decode("utf-8", "backslashreplace").replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(printable(cell) for cell in line.split("\t")) for line in lines)

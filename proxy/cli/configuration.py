@@ -1,0 +1,49 @@
+"""Settings for commands that work beside a proxy: the same files, variables and flags, but nobody listens."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.settings import Settings
+
+# What cannot be reached from elsewhere needs no tokens, and any port is free.
+NOWHERE = "127.0.0.1:0"
+
+
+def add_config_flag(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings (default: ./semel.yaml if it exists)"
+    )
+
+
+def add_policies_flag(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--policies",
+        action="append",
+        metavar="PATH",
+        help='file, directory or "presets"; repeatable, later ones win',
+    )
+
+
+def settings_beside(flags: Mapping[str, object], config: Path | None) -> Settings:
+    """Whether a proxy may listen there without tokens is not for such a command to say: with `semel serve
+    --first-token` it may, and that is seen only by the proxy."""
+    from proxy.settings import load_settings
+
+    return load_settings({**flags, "listen": NOWHERE}, os.environ, config)
+
+
+def settings_of_proxy(flags: Mapping[str, object], config: Path | None) -> Settings:
+    """As `semel serve` would have them, with the tokens of a first start if there was one."""
+    from proxy.cli.first_token import FILE_NAME, first_tokens
+    from proxy.settings import load_settings
+
+    beside = settings_beside(flags, config)
+    started = beside.auth is None and (beside.state / FILE_NAME).is_file()
+    tokens = first_tokens(beside.state)[0] if started else ()
+    return load_settings(flags, os.environ, config, tokens=tokens)

@@ -1,0 +1,74 @@
+"""What the record does not keep, inferred: whether a recorded call came with the credentials of another one.
+
+No secret is stored, but every name is: a recorded request with the right credentials gets the name it has on
+record. If none of those at hand gives it, and nothing else has changed since, the credentials were others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+from proxy.core.intent import Call
+from proxy.core.policy import ClientKey, Credential, Upstream
+from proxy.explaining.matching import Naming
+from proxy.explaining.request import hidden, with_hidden_of, with_unknown_hidden
+from proxy.front.naming import TOLD_ARGUMENTS, Named, ToName, arguments_digest
+
+CHANGED = (
+    "The policies have changed since that call was recorded: it would get another name now, and whether its "
+    "credentials were the same cannot be told."
+)
+
+
+class Seen(NamedTuple):
+    """The recorded request with its credentials, as far as they can be told. `note`: what cannot be told."""
+
+    there: ToName
+    has_its_name: bool
+    note: str = ""
+
+
+def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToName, name: Naming) -> Seen:
+    """`arguments`: as they were recorded."""
+    alike = with_hidden_of(recorded, here)
+    for candidate in (alike, recorded):
+        if _is(name(candidate), call):
+            return Seen(candidate, has_its_name=True)
+    named = name(alike)
+    rule = named.match.rule
+    may_differ = hidden(with_unknown_hidden(recorded, rule.key.headers))
+    if rule.key.credential is Credential.EXCLUDE:
+        may_differ = tuple(pair for pair in may_differ if pair[0].decode("latin-1") in rule.key.headers)
+    renamed = (
+        call.rule != rule.name
+        or named.identity is None
+        or _told(named.identity.arguments) != arguments
+        or any(_is(name(request), call) for request in _under_other_recipes(alike, named))
+    )
+    if renamed or not may_differ:
+        return Seen(alike, has_its_name=False, note=CHANGED)
+    return Seen(with_unknown_hidden(recorded, rule.key.headers), has_its_name=False)
+
+
+def _is(named: Named, call: Call) -> bool:
+    if named.identity is None:
+        return False
+    return named.identity[:3] == (call.key, call.fingerprint, call.named_by)
+
+
+def _told(arguments: bytes) -> bytes:
+    return arguments if len(arguments) <= TOLD_ARGUMENTS else arguments_digest(arguments)
+
+
+def _under_other_recipes(request: ToName, named: Named) -> Iterator[ToName]:
+    """The same request, had the rule said otherwise on what its arguments do not show."""
+    rule, upstream = named.match.rule, request.upstream
+    choices = product({(), rule.key.headers}, Credential, (ClientKey.AUTO, ClientKey.IGNORE))
+    for headers, credential, client_key in choices:
+        key = replace(rule.key, headers=headers, credential=credential, client_key=client_key)
+        rules = tuple(replace(one, key=key) if one is rule else one for one in upstream.rules)
+        changed: Upstream = replace(upstream, rules=rules)
+        yield request._replace(upstream=changed)

@@ -1,0 +1,151 @@
+"""One question answered, top to bottom: read what was typed, name it, look it up, compare it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from proxy.core.intent import Call
+from proxy.core.policy import DEFAULT_NAME, PolicySet
+from proxy.errors import BadRequest, ConfigurationError, TooLarge
+from proxy.explaining.evidence import with_credentials
+from proxy.explaining.matching import Naming, Pair, compare
+from proxy.explaining.now import Happens, with_record, without_record
+from proxy.explaining.record import decision_on, find_call, read_request
+from proxy.explaining.request import find_address, read_headers, recorded_request, with_content_type
+from proxy.explaining.told import Document, Explained, not_compared, told, told_like
+from proxy.explaining.written import file_of, where
+from proxy.front.door import DEFAULT_TENANT, Door
+from proxy.front.incoming import find_upstream, said_to_semel
+from proxy.front.naming import Named, ToName, name_in_full
+from proxy.front.sending import Told
+from proxy.policy_file import names
+from proxy.settings import Settings
+from proxy.spool import Spool
+from proxy.store.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """As it was typed. `like` is the id of a recorded call, or the beginning of one."""
+
+    method: str
+    url: str
+    headers: tuple[str, ...]
+    body: bytes
+    tenant: str | None = None
+    like: str | None = None
+
+
+async def explain(
+    question: Question, settings: Settings, policies: PolicySet, store: Store | None
+) -> Document:
+    """Raises the Refusal that the proxy would answer with; ConfigurationError for what was typed wrong;
+    NotFound for an unknown `like`. Without a store there is no `like`."""
+    liked = await find_call(store, question.like) if store is not None and question.like else None
+    request, said = _read(question, settings, policies, liked)
+    name = _naming(store.secret if store is not None else os.urandom(32), settings)
+    named = name(request)
+    rule = named.match.rule.name
+    explained = Explained(
+        request=request,
+        named=named,
+        stands=where(settings.policies, request.upstream.name, rule),
+        id_is_known=store is not None or _same_under_any_secret(request, named, settings),
+        now=await _now(named, said, store, settings),
+    )
+    document = told(explained)
+    if liked is not None and store is not None:
+        document["like"] = await _like(liked, store, request, named, policies, settings, name)
+    return document
+
+
+def _read(
+    question: Question, settings: Settings, policies: PolicySet, liked: Call | None
+) -> tuple[ToName, Told]:
+    try:
+        method = names.method(question.method)
+    except ValueError as error:
+        raise ConfigurationError(f"METHOD: {error}") from None
+    limit = settings.limits.request_body
+    if len(question.body) > limit:
+        raise TooLarge(
+            f"The body has {len(question.body)} bytes, the limit is {limit} (limits.request_body)."
+        )
+    headers = with_content_type(read_headers(question.headers), question.body)
+    address = find_address(question.url, policies, settings.listen)
+    upstream = find_upstream(policies, address)
+    said = said_to_semel(headers)
+    tenant = question.tenant or _tenant(said.token, settings, liked)
+    body = Spool.of(question.body) if question.body else None
+    return ToName(upstream, address, method, headers, body, said.occurrence, tenant), said
+
+
+def _tenant(token: str, settings: Settings, liked: Call | None) -> str:
+    """Whose call it is: as the token says, else as that of the call it is compared with."""
+    if settings.auth is not None and token:
+        return Door(settings.auth.tokens).for_calls(token).tenant
+    if liked is not None:
+        return liked.tenant
+    tenants = {one.tenant for one in settings.auth.tokens} if settings.auth is not None else {DEFAULT_TENANT}
+    if len(tenants) != 1:
+        raise ConfigurationError(
+            "The tenant is part of a call's name: say whose call it is with --tenant T, one of "
+            f"{', '.join(sorted(tenants))}."
+        )
+    return tenants.pop()
+
+
+def _naming(secret: bytes, settings: Settings) -> Naming:
+    return lambda request: name_in_full(request, secret, settings.limits.request_body)
+
+
+def _same_under_any_secret(request: ToName, named: Named, settings: Settings) -> bool:
+    """Credentials are in the key as a hash keyed with the record's secret. Without them, and with a client's
+    key in their place, it is the same everywhere."""
+    other = _naming(os.urandom(32), settings)(request)
+    if named.identity is None or other.identity is None:
+        return False
+    return named.identity.key == other.identity.key
+
+
+async def _now(named: Named, said: Told, store: Store | None, settings: Settings) -> Happens:
+    if named.identity is None:
+        return without_record(named.match.rule)
+    if store is None:
+        place = "a store in memory" if settings.store == "memory" else str(settings.state)
+        return Happens(what="executed", detail=f"there is no record to look into ({place}): it would be sent")
+    now = time.time()
+    decision, owner_is_dead = await decision_on(store, named, refresh=said.refresh, now=now)
+    return with_record(decision, now=now, owner_is_dead=owner_is_dead)
+
+
+async def _like(
+    call: Call,
+    store: Store,
+    request: ToName,
+    named: Named,
+    policies: PolicySet,
+    settings: Settings,
+    name: Naming,
+) -> Document:
+    stored, body = await read_request(store, call)
+    upstream = policies.upstreams.get(call.upstream)
+    if upstream is None:
+        return not_compared(call.id, f"Its upstream {call.upstream!r} is in no policy file now.")
+    recorded = recorded_request(call, stored, body, upstream)
+    if named.identity is None:
+        return not_compared(call.id, "A request that is not recorded is never the same as a recorded call.")
+    try:
+        seen = with_credentials(call, stored.arguments, recorded, request, name)
+    except BadRequest as refusal:
+        note = f"Under the present policies that call would be refused: {refusal.detail}"
+        return not_compared(call.id, note)
+    if name(seen.there).identity is None:
+        return not_compared(call.id, "Under the present policies that call would not be recorded.")
+    compared = compare(Pair(request, seen.there, name))
+    rule, sources = named.match.rule.name, settings.policies
+    stands = where(sources, request.upstream.name, rule)
+    file = file_of(sources, request.upstream.name) if rule == DEFAULT_NAME else None
+    return told_like(call.id, seen, compared, stands, file)

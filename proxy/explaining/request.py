@@ -1,0 +1,138 @@
+"""A request as a person gives it, and as the record kept it, ready to be named.
+
+The address is what the agent calls, in any of three forms: of the proxy, of the upstream, or a path alone.
+Header values are never repeated in a message: they may be secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from proxy.core.headers import Headers
+from proxy.core.identity import CREDENTIAL_HEADERS
+from proxy.core.intent import Call
+from proxy.core.policy import DEFAULT_PORTS, PolicySet, Upstream
+from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
+from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
+from proxy.front.naming import ToName
+from proxy.front.sending import without_secrets
+from proxy.policy_file.values import host_and_port
+from proxy.settings import Address
+from proxy.spool import Spool
+from proxy.store.codec import StoredRequest
+
+_URL = re.compile(r"(https?)://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+_JSON, _FORM = b"application/json", b"application/x-www-form-urlencoded"
+
+
+def read_headers(lines: Sequence[str]) -> Headers:
+    """As curl takes them: 'Name: value'."""
+    found: list[tuple[bytes, bytes]] = []
+    for number, line in enumerate(lines, 1):
+        header = _HEADER.fullmatch(line)
+        if header is None:
+            raise ConfigurationError(f"-H number {number} is not a header: write it as 'Name: value'.")
+        found.append((header[1].encode(), header[2].rstrip(" \t").encode()))
+    return tuple(found)
+
+
+def with_content_type(headers: Headers, body: bytes) -> Headers:
+    """A body without a type is taken for what it looks like."""
+    if not body or any(name.lower() == b"content-type" for name, _ in headers):
+        return headers
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return (*headers, (b"Content-Type", _FORM))
+    return (*headers, (b"Content-Type", _JSON))
+
+
+def find_address(url: str, policies: PolicySet, listen: Address) -> UpstreamAddress:
+    """Whose call this is. Raises BadRequest for what the proxy would refuse, UnknownUpstream."""
+    found = _URL.fullmatch(url)
+    if found is None:
+        return _at_proxy(url)
+    scheme, authority, rest = found[1].lower(), found[2], found[3]
+    target = rest if rest.startswith("/") else "/" + rest
+    if "@" in authority:
+        raise BadRequest("Credentials do not belong in an address: give them with -H 'Authorization: …'.")
+    try:
+        host, port = host_and_port(authority, DEFAULT_PORTS[scheme])
+    except ValueError as error:
+        raise BadRequest(f"The address cannot be read: {error}.") from None
+    if (host, port) == (listen.host, listen.port):
+        return _at_proxy(target)
+    at_upstream = [
+        upstream
+        for upstream in policies.upstreams.values()
+        if (upstream.scheme, upstream.host, upstream.port) == (scheme, host, port)
+        and _below(target, upstream.base_path) is not None
+    ]
+    if at_upstream:
+        upstream = max(at_upstream, key=lambda one: (len(one.base_path), one.name))
+        return _at_proxy(f"/{upstream.name}{_below(target, upstream.base_path)}")
+    address = _at_proxy(target)
+    if address.upstream not in policies.upstreams:
+        known = ", ".join(sorted(policies.upstreams)) or "none: name policy files with --policies PATH"
+        raise UnknownUpstream(
+            f"No upstream has its base_url at {scheme}://{authority}, and none is named "
+            f"{address.upstream[:64]!r}; known upstreams: {known}."
+        )
+    return address
+
+
+def _below(target: str, base_path: str) -> str | None:
+    """The part of a target that comes after the upstream's base path, or None."""
+    if not target.startswith(base_path):
+        return None
+    rest = target.removeprefix(base_path)
+    if rest.startswith("/"):
+        return rest
+    return None if rest and not rest.startswith("?") else "/" + rest
+
+
+def _at_proxy(target: str) -> UpstreamAddress:
+    address = parse_target(target)
+    if isinstance(address, OwnAddress):
+        raise BadRequest(f"{address.path} is semel's own page: nothing is recorded there.")
+    return address
+
+
+# ---- the record ----
+
+
+def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: Upstream) -> ToName:
+    """The recorded request as it came, but for what the record does not keep (`hidden`)."""
+    target = stored.target.decode("latin-1")
+    path, mark, query = (_below(target, upstream.base_path) or target).partition("?")
+    return ToName(
+        upstream=upstream,
+        address=UpstreamAddress(upstream.name, path, query if mark else None),
+        method=stored.method,
+        headers=stored.headers,
+        body=Spool.of(body) if body else None,
+        occurrence=call.occurrence,
+        tenant=call.tenant,
+    )
+
+
+def hidden(request: ToName) -> Headers:
+    """The headers of a request that a record of it would not keep."""
+    kept = set(without_secrets(request.headers, request.upstream.credentials))
+    return tuple(pair for pair in request.headers if pair not in kept)
+
+
+def with_hidden_of(recorded: ToName, other: ToName) -> ToName:
+    return recorded._replace(headers=(*recorded.headers, *hidden(other)))
+
+
+def with_unknown_hidden(recorded: ToName, named: Sequence[str]) -> ToName:
+    """With secrets that nobody else has, in every header that may hold one; `named`: the rule's headers."""
+    unknown = b"not kept in the record"
+    keyed = tuple((name.encode(), unknown) for name in named)
+    secret = ((min(CREDENTIAL_HEADERS), unknown),)
+    only_hidden = hidden(recorded._replace(headers=(*secret, *keyed)))
+    return recorded._replace(headers=(*recorded.headers, *only_hidden))

@@ -1,0 +1,164 @@
+"""All that is known about a request, as one document of plain values: for JSON, and for the printed page.
+
+No value of a header that may be a secret gets in, and none of the credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from proxy.core.identity import sort_headers
+from proxy.core.policy import DEFAULT_NAME, ClientKey, Credential, KeyRecipe, Rule
+from proxy.explaining.arguments import Json, field_of, parsed, value_text
+from proxy.explaining.differences import counted_headers
+from proxy.explaining.evidence import Seen
+from proxy.explaining.matching import Compared
+from proxy.explaining.now import Happens
+from proxy.explaining.written import Stands
+from proxy.front.naming import Named, ToName
+from proxy.policy_file.names import NEVER_KEYED, NEVER_KEYED_PREFIXES
+
+Document: TypeAlias = dict[str, Any]
+
+SHIPPED = (
+    "this rule ships with semel: copy it into a policy file of your own that says `extends:`, and change it "
+    "there"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    request: ToName
+    named: Named
+    stands: Stands | None
+    id_is_known: bool  # False: it depends on the secret of a record that is not here
+    now: Happens
+
+
+def told(explained: Explained) -> Document:
+    request, named, stands = explained.request, explained.named, explained.stands
+    rule, identity = named.match.rule, named.identity
+    address = request.address
+    query = "" if address.query is None else f"?{address.query}"
+    return {
+        "request": {
+            "method": request.method,
+            "upstream": request.upstream.name,
+            "target": f"{address.raw_path}{query}",
+            "tenant": request.tenant,
+            "occurrence": request.occurrence,
+        },
+        "rule": {
+            "name": None if rule.name == DEFAULT_NAME else rule.name,
+            "at": None if stands is None else f"{stands.file}:{stands.line}",
+            "mode": rule.mode.value,
+            "safe": named.safe,
+        },
+        "arguments": [] if identity is None else list(_arguments(identity.arguments)),
+        "headers": [{"name": name, "value": value} for name, value in _counted(request, rule)],
+        "counts_too": [] if identity is None else list(_counts_too(request, rule)),
+        "left_out": [] if identity is None else list(_left_out(request, rule, identity.arguments)),
+        "canonical": None if identity is None else identity.arguments.decode(),
+        "call": identity.id if identity is not None and explained.id_is_known else None,
+        "now": asdict(explained.now),
+        "like": None,
+    }
+
+
+def not_compared(call: str, note: str) -> Document:
+    none: list[Document] = []
+    return {
+        "call": call,
+        "same": False,
+        "same_now": False,
+        "note": note,
+        "differences": none,
+        "remaining": none,
+        "suggestions": none,
+    }
+
+
+def told_like(call: str, seen: Seen, compared: Compared, stands: Stands | None, file: str | None) -> Document:
+    """`stands`: where the rule is that a suggestion changes; `file`: where a new rule goes."""
+    at = file if stands is None else f"{stands.file}:{stands.key_line or stands.line}"
+    shipped = [SHIPPED] if stands is not None and stands.is_preset else []
+    return {
+        "call": call,
+        "same": compared.same and seen.has_its_name,
+        "same_now": compared.same,
+        "note": seen.note,
+        "differences": [asdict(one) for one in compared.differences],
+        "remaining": [asdict(one) for one in compared.remaining],
+        "suggestions": [
+            {
+                "yaml": one.yaml,
+                "whole_rule": one.whole_rule,
+                "replaces": stands is not None and bool(stands.key_line),
+                "at": at,
+                "careful": [*one.careful, *shipped],
+            }
+            for one in compared.suggestions
+        ],
+    }
+
+
+def _arguments(canonical: bytes) -> Iterator[Document]:
+    kind, value = parsed(canonical)
+    value = value.get("include", value)
+    for field, one in _fields(kind, (), value):
+        yield {"field": field, "value": value_text(one)}
+
+
+def _fields(kind: str, steps: tuple[str, ...], value: Json) -> Iterator[tuple[str, Json]]:
+    if isinstance(value, dict) and (value or not steps):
+        for key, inner in value.items():
+            yield from _fields(kind, (*steps, key), inner)
+    else:
+        yield field_of(steps, kind), value
+
+
+def _counted(request: ToName, rule: Rule) -> list[tuple[str, str]]:
+    return counted_headers(request.headers, rule, request.upstream.credentials)
+
+
+def _counts_too(request: ToName, rule: Rule) -> Iterator[str]:
+    """What takes part in the name beside arguments and headers."""
+    found = sort_headers(request.headers, rule.key.headers, request.upstream.credentials)
+    by_client = bool(found.client_keys) and rule.key.client_key is not ClientKey.IGNORE
+    if by_client:
+        yield "the Idempotency-Key, in place of arguments and credentials: both have to be the same with it"
+    if found.credentials and rule.key.credential is not Credential.EXCLUDE:
+        names = ", ".join(sorted({name.decode("latin-1") for name, _ in found.credentials}))
+        yield f"the caller's credentials ({names}), as a keyed hash"
+
+
+def _left_out(request: ToName, rule: Rule, canonical: bytes) -> Iterator[Document]:
+    key = rule.key
+    for argument in key.exclude:
+        yield {"what": argument, "why": "key.exclude"}
+    if key.include:
+        took = "include" in parsed(canonical)[1]
+        why = "key.include" if took else "nothing is: key.include selects nothing here, so everything counts"
+        yield {"what": f"all arguments but {', '.join(key.include)}", "why": why}
+    for normalizer in key.normalize:
+        yield {"what": f"{normalizer} in arguments", "why": "key.normalize"}
+    for name in dict.fromkeys(raw_name.lower() for raw_name, _ in request.headers):
+        if why := _why_not_counted(name, key, request.upstream.credentials):
+            yield {"what": f"header {name.decode('latin-1')}", "why": why}
+
+
+def _why_not_counted(name: bytes, key: KeyRecipe, further: tuple[str, ...]) -> str:
+    """Empty for a header that counts, and for what is said to semel."""
+    text = name.decode("latin-1")
+    found = sort_headers(((name, b""),), key.headers, further)
+    if found.keyed or text.startswith("semel-"):
+        return ""
+    if found.credentials:
+        return "key.credential: exclude" if key.credential is Credential.EXCLUDE else ""
+    if found.client_keys:
+        return "key.client_key: ignore" if key.client_key is ClientKey.IGNORE else ""
+    if text in NEVER_KEYED or text.startswith(NEVER_KEYED_PREFIXES):
+        return "it changes when a crashed agent comes back"
+    return "not in key.headers"

@@ -1,0 +1,124 @@
+"""Records in words: arguments as a person would write them, no wrong numbers, nothing that sounds secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jsonschema
+import pytest
+from hypothesis import given
+
+from proxy.admin import redact, views
+from proxy.admin.schemas import document
+from proxy.core.canonical import Body, canonical_arguments
+from proxy.core.intent import State
+from proxy.store.base import Census
+from proxy.store.codec import Codec, StoredRequest
+from tests.core.json_values import VALUES, Value, spelled
+from tests.stores import calls
+
+
+def shown(
+    body: str = "", query: str = "", media_type: str = "application/json", include: Sequence[str] = ()
+) -> object:
+    read = Body(media_type, media_type.encode(), body.encode())
+    made = canonical_arguments(path={}, query=query.encode(), body=read, include=include)
+    return views.arguments(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.50", 1.5),
+        ("1e3", 1000),
+        ("-0.0", 0),
+        ("123456789012345678", 123456789012345678),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("0.1234567890123456789", "0.1234567890123456789"),
+        ("1e400", "1e400"),
+        ("1e-999999999", "1e-999999999"),
+        ("1e" + "9" * 30, "1e" + "9" * 30),
+    ],
+)
+def test_a_number_is_shown_as_it_is_or_as_text(text: str, number: object) -> None:
+    """Never rounded, never expanded without end; and the document stays JSON."""
+    found = shown(f'{{"n": {text}}}')
+    assert found == {"body": {"n": number}}
+    json.dumps(found, allow_nan=False)
+
+
+def test_arguments_say_where_they_come_from() -> None:
+    """Path, query, body; a form's values as lists; a digest where there are no words."""
+    assert shown('{"b": [1, null]}', "a=1&a=2") == {"query": {"a": ["1", "2"]}, "body": {"b": [1, None]}}
+    assert shown("a=1", media_type="application/x-www-form-urlencoded") == {"body": {"a": ["1"]}}
+    assert list(shown("raw", media_type="text/plain")) == ["body_digest"]  # type: ignore[call-overload]
+    assert shown() == {}
+    assert views.arguments(b"") == {}
+    assert views.arguments(b'["digest","ab12"]') == {"digest": "ab12"}
+    assert shown('{"to": "x", "at": 1}', include=("to", "cc")) == {"include": {"to": "x", "cc": []}}
+
+
+@given(VALUES)
+def test_any_arguments_can_be_shown(value: Value) -> None:
+    """Whatever an agent sends becomes a document of this desk."""
+    found = shown(spelled(value, 0).decode())
+    assert isinstance(found, dict)
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "access_token", "api_key", "apiKey", "X-Amz-Signature", "X-Amz-Credential", "key", "sig",
+     "code", "client_secret", "password", "auth", "SESSION", "user[key]"],
+)  # fmt: skip
+def test_what_sounds_secret_is_hidden_in_query_and_arguments(name: str) -> None:
+    """By name, however it is spelt."""
+    assert "s3cret" not in redact.target(f"/a?{name}=s3cret&q=1")
+    assert "s3cret" not in json.dumps(shown(query=f"{name}=s3cret"))
+    assert "s3cret" not in json.dumps(shown(query=f"{name}=s3cret&x=%ff"))
+    assert "s3cret" not in json.dumps(shown(query=f"{name}=s3cret", include=(f"query.{name}",)))
+    assert "s3cret" not in json.dumps(redact.headers([(b"Location", f"/b?{name}=s3cret".encode())]))
+
+
+@pytest.mark.parametrize("name", ["q", "max_tokens", "idempotency_key", "monkey", "author", "encode", "page"])
+def test_what_does_not_is_shown(name: str) -> None:
+    """An operator decides on what was asked."""
+    assert redact.target(f"/a?{name}=1&empty") == f"/a?{name}=1&empty"
+    assert shown(query=f"{name}=1") == {"query": {name: ["1"]}}
+
+
+def test_headers_are_shown_without_cookies_and_secrets() -> None:
+    """In order, as they came."""
+    given_headers = [(b"A", b"1"), (b"Set-Cookie", b"x"), (b"X-Auth-Token", b"y"), (b"a", b"\xe9")]
+    assert redact.headers(given_headers) == [["A", "1"], ["X-Auth-Token", "[redacted]"], ["a", "é"]]
+
+
+def test_every_state_fits_the_schema() -> None:
+    """Pending, in doubt, done, released; with the contract's members in the contract's order."""
+    codec = Codec()
+    stored = StoredRequest(method="POST", target=b"/x", headers=(), arguments=b'["none",{}]')
+    pending, first = calls.claim("me")
+    pending = replace(pending, request=codec.seal_request(stored))
+    for record, entry in (
+        (pending, first),
+        calls.settle(pending),
+        calls.lose(pending),
+        calls.release(pending),
+    ):
+        made = views.detail(record, 0, [first, entry], codec)
+        jsonschema.validate(json.loads(json.dumps(made)), document("CallDetail"))
+        assert " ".join(made["call"]) == (
+            "id run attempt seq occurrence upstream rule tool safe args state created_at sent_at settled_at "
+            "expires_at sends status_code size replays cost_usd fence version"
+        )
+        assert made["call"]["created_at"] == "2023-11-14T22:13:20.000+00:00"
+
+
+def test_the_oldest_doubt_is_never_in_the_future() -> None:
+    """A clock set back does not make a negative age."""
+    census = Census(by_state={State.IN_DOUBT: 1}, oldest_doubt_at=100.0, bytes_used=0, cache_evictions=0)
+    made = views.stats(census, "embedded", 50.0, evictions_known=False)
+    jsonschema.validate(made, document("Stats"))
+    assert (made["oldest_in_doubt_seconds"], made["cache_evictions"]) == (0, None)

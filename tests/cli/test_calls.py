@@ -1,0 +1,373 @@
+"""`semel calls`: the record seen and decided, over the store beside a running proxy, and through it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from proxy.admin.schemas import document
+from proxy.cli import main
+from proxy.cli.calls import SCHEMA
+from proxy.cli.reach import login
+from proxy.settings import Role, Token
+from proxy.tokens import digest
+from tests.admin.scene import CHARGED, FINE, LOST, Scene, damage, scene
+from tests.cli.command import Ran, semel
+from tests.origin import READ_ALL, answer
+
+UNKNOWN = "0" * 32
+WAYS = ("store", "proxy")
+
+
+@pytest.fixture(autouse=True)
+def _away_from_any_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SEMEL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+class Desk:
+    """`semel calls …` on a scene, one way or the other, while its proxy runs."""
+
+    def __init__(self, world: Scene, capsys: pytest.CaptureFixture[str], state: Path, way: str) -> None:
+        self._capsys = capsys
+        self.world = world
+        self.place = ["--state-dir", str(state)] if way == "store" else ["--proxy", world.url]
+
+    async def __call__(self, *arguments: object) -> Ran:
+        """In a thread: the proxy lives in this one's loop."""
+        return await asyncio.to_thread(semel, self._capsys, "calls", *arguments, *self.place)
+
+
+def desk_of(world: Scene, capsys: pytest.CaptureFixture[str], tmp_path: Path, way: str) -> Desk:
+    return Desk(world, capsys, tmp_path / "state", way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_doubt_is_listed_shown_resolved_with_a_body_and_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """The operator's whole way, with the very command that `show` prints."""
+    async with scene(tmp_path, LOST, FINE) as world:
+        desk = desk_of(world, capsys, tmp_path, way)
+        call_id = await world.charged(7)
+        listed = await desk("list", "--in", "in_doubt")
+        assert listed.status == 0
+        assert re.search(rf"{call_id}  in_doubt  pay .*charge_card.*usd.*7", listed.out)
+        shown = await desk("show", call_id)
+        assert "In doubt since" in shown.out
+        assert "Identical calls are held; nothing is sent again" in shown.out
+        executed, not_executed = re.findall(r"(?m)^ +semel (calls resolve .*)$", shown.out)
+        assert "--as not-executed" in not_executed
+        (tmp_path / "answer.json").write_text('{"charge": "found"}')
+        words = shlex.split(executed.replace("FILE", "answer.json").replace("…", "charge exists"))
+        settled = await asyncio.to_thread(semel, capsys, *words)
+        assert settled.status == 0
+        assert re.search(r"(?m)^state: +done$", settled.out)
+        again = await world.charge(7)
+        assert (again.semel, again.status, again.body) == ("replayed", 200, b'{"charge": "found"}')
+        assert again.get("Content-Type") == "application/json"
+        assert world.origin.started == 1
+        actor = "api" if way == "proxy" else login()
+        assert f"operator:{actor}" in (await desk("show", call_id)).out
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_not_executed_lets_the_next_identical_call_be_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """By the proxy that runs meanwhile."""
+    async with scene(tmp_path, LOST, FINE) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged()
+        ran = await desk("resolve", call_id, "--as", "not-executed", "--reason", "not there", "--json")
+        assert ran.status == 0
+        assert ran.document(SCHEMA)["call"]["state"] == "released"
+        assert (await world.charge()).semel == "executed"
+        assert world.origin.started == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_forgotten_call_is_sent_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """And `show` says so."""
+    async with scene(tmp_path, FINE, FINE) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged()
+        assert (await world.charge()).semel == "replayed"
+        ran = await desk("forget", call_id, "--reason", "on purpose")
+        assert ran.status == 0
+        assert "the next identical call is sent" in ran.out
+        assert "on purpose" in ran.out
+        assert (await world.charge()).semel == "executed"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_stale_version_is_refused_with_the_present_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """Exit status 1; nothing is decided."""
+    async with scene(tmp_path, LOST) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged()
+        decision = ("resolve", call_id, "--as", "executed", "--reason", "r", "--version")
+        ran = await desk(*decision, 1)
+        assert ran.status == 1
+        assert "it is in_doubt now, version 2" in ran.err
+        assert (await desk(*decision, 2)).status == 0
+        again = await desk(*decision, 2)
+        assert again.status == 1
+        assert "it is done now, version 3" in again.err
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_cannot_be_done_is_said_with_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """No such call, not an id, not in doubt, not settled, no answer."""
+    async with scene(tmp_path, FINE, LOST) as world:
+        desk = desk_of(world, capsys, tmp_path, way)
+        done, doubtful = await world.charged(1), await world.charged(2)
+        why = ("--reason", "r")
+        for arguments, told in (
+            (("show", UNKNOWN), f"There is no call {UNKNOWN}."),
+            (("show", "4f0c"), "'4f0c' is not a call's id: 32 lower-case hexadecimal digits."),
+            (("show", UNKNOWN, "--body"), f"There is no call {UNKNOWN}."),
+            (("resolve", UNKNOWN, "--as", "executed", *why), f"There is no call {UNKNOWN}."),
+            (("forget", UNKNOWN, *why), f"There is no call {UNKNOWN}."),
+            (
+                ("resolve", done, "--as", "executed", *why),
+                "The call is done: only one in doubt can be resolved.",
+            ),
+            (("forget", doubtful, *why), "The call is in_doubt: only a settled one can be forgotten."),
+            (("show", doubtful, "--body"), "The call is in_doubt: it has no answer."),
+        ):
+            ran = await desk(*arguments)
+            assert (ran.status, ran.out, ran.err.strip()) == (1, "", told)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_row_that_cannot_be_read_is_shown_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """Beside the others in the list; asked for by itself, status 1."""
+    async with scene(tmp_path, FINE, FINE) as world:
+        desk = desk_of(world, capsys, tmp_path, way)
+        broken, whole = await world.charged(1), await world.charged(2)
+        damage(tmp_path / "state", broken)
+        listed = await desk("list")
+        assert listed.status == 0
+        assert f"{broken}  cannot be read: " in listed.out
+        assert f"{whole}  done" in listed.out
+        ran = await desk("show", broken)
+        assert (ran.status, "cannot be read" in ran.err) == (1, True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_lists_are_filtered_and_paged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """--json is the API's page; --all is all of them; a cut list says that there is more."""
+    async with scene(tmp_path) as world:
+        desk = desk_of(world, capsys, tmp_path, way)
+        empty = await desk("list")
+        assert (empty.status, empty.out) == (0, "no calls\n")
+        ids = [await world.charged(number) for number in range(4)] + [await world.charged(9, "/other")]
+        newest_first = ids[::-1]
+
+        async def listed(*arguments: object) -> list[str]:
+            ran = await desk("list", "--json", *arguments)
+            return [call["id"] for call in ran.document(document("CallPage"))["calls"]]
+
+        assert await listed() == newest_first
+        assert await listed("--limit", 2) == newest_first[:2]
+        assert await listed("--limit", 2, "--all") == newest_first
+        assert await listed("--tool", "charge_card") == newest_first[1:]
+        assert await listed("--upstream", "nobody") == await listed("--run", "none") == []
+        assert await listed("--in", "pending") == []
+        cut = await desk("list", "--limit", 2)
+        assert len(cut.out.splitlines()) == 3
+        assert cut.err == "There are more: --all, or a larger --limit.\n"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_show_prints_the_document_of_the_api(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """--json is the API's CallDetail, word for word; the text names request, answer and history."""
+    async with scene(tmp_path) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged(7)
+        ran = await desk("show", call_id, "--json")
+        assert ran.document(SCHEMA) == await world.document(f"calls/{call_id}")
+        text = (await desk("show", call_id)).out
+        for told in ("POST /charge", '{"body": {"usd": 7}}', "201, 18 bytes (inline)", "claim", "answered"):
+            assert told in text
+        assert "resolve" not in text
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_body_is_printed_byte_for_byte_and_decoded(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], way: str
+) -> None:
+    """To a pipe: what the upstream said, out of its coding."""
+    import gzip
+
+    packed = (*READ_ALL, answer(200, gzip.compress(b"\x1b[31mred"), (b"Content-Encoding", b"gzip")))
+    async with scene(tmp_path, FINE, packed) as world:
+        plain, coded = await world.charged(1), await world.charged(2)
+        place = ["--state-dir", str(tmp_path / "state")] if way == "store" else ["--proxy", world.url]
+        for call_id, body in ((plain, CHARGED), (coded, b"\x1b[31mred")):
+            status = await asyncio.to_thread(main, ["calls", "show", call_id, "--body", *place])
+            assert (status, capsysbinary.readouterr().out) == (0, body)
+
+
+async def test_nothing_of_others_drives_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body, a reason, an upstream's words: control characters are escaped."""
+    evil = b"one\r\n\x1b]0;pwned\x07\ttwo\xff"
+    doubt = (*READ_ALL, answer(500, b"\x1b[2Jgone"))
+    async with scene(tmp_path, (*READ_ALL, answer(200, evil, (b"X-Odd", b"\x9b2J"))), doubt) as world:
+        desk = desk_of(world, capsys, tmp_path, "store")
+        done, doubtful = await world.charged(1), await world.charged(2)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        body = await desk("show", done, "--body")
+        assert body.out == "one\n\\x1b]0;pwned\\x07\ttwo\\xff\n"
+        reason = ("--as", "not-executed", "--reason", "\x1b[31mred")
+        for ran in (await desk("show", done), await desk("show", doubtful), await desk("list"),
+                    await desk("resolve", doubtful, *reason)):  # fmt: skip
+            assert "\x1b" not in ran.out
+            assert "\x9b" not in ran.out
+
+
+async def test_a_decision_is_kept_as_long_as_the_settings_rules_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule's ttl where the policies load and name it; else a day, and that is said."""
+    (tmp_path / "bad.yaml").write_text("upstream: 7\n")
+    async with scene(tmp_path, *[LOST] * 3) as world:
+        desk = desk_of(world, capsys, tmp_path, "store")
+        for number, (policies, hours, told) in enumerate(
+            (
+                (str(world.policies), 3, ""),
+                ("presets", 24, "No policy has the rule 'charge' of upstream 'pay': this is kept for 1d."),
+                (str(tmp_path / "bad.yaml"), 24, "The policies cannot be read, so this is kept for 1d:"),
+            )
+        ):
+            monkeypatch.setenv("SEMEL_POLICIES", policies)
+            call_id = await world.charged(number)
+            ran = await desk("resolve", call_id, "--as", "executed", "--reason", "r")
+            assert (ran.status, told in ran.err, bool(ran.err)) == (0, True, bool(told))
+            row = await world.app.store.get(bytes.fromhex(call_id))
+            assert row is not None
+            assert row.expires_at is not None
+            assert row.settled_at is not None
+            assert row.expires_at - row.settled_at == hours * 3600
+
+
+async def test_an_answer_can_come_from_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its status and type."""
+    async with scene(tmp_path, LOST) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, "proxy"), await world.charged()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x00\xff")))
+        ran = await desk("resolve", call_id, "--as", "executed", "--body-file", "-", "--status", 202,
+                         "--content-type", "application/x-own", "--reason", "r")  # fmt: skip
+        assert ran.status == 0
+        again = await world.charge()
+        assert (again.status, again.body, again.get("Content-Type")) == (
+            202,
+            b"\x00\xff",
+            "application/x-own",
+        )
+
+
+USAGE = {
+    "no reason": (["forget", UNKNOWN], "--reason"),
+    "a blank reason": (["forget", UNKNOWN, "--reason", "  "], "say why"),
+    "no verdict": (["resolve", UNKNOWN, "--reason", "r"], "--as"),
+    "a wrong verdict": (["resolve", UNKNOWN, "--as", "maybe", "--reason", "r"], "there is no 'maybe'"),
+    "a wrong state": (["list", "--in", "doubt"], "there is no 'doubt'"),
+    "a wrong limit": (["list", "--limit", "0"], "'0' is not a number from 1 to 1000"),
+    "a wrong status": (["resolve", UNKNOWN, "--as", "executed", "--status", "99", "--reason", "r"], "'99'"),
+    "a wrong version": (["forget", UNKNOWN, "--version", "x", "--reason", "r"], "'x' is not a number"),
+    "no command": ([], "COMMAND"),
+    "no id": (["show"], "ID"),
+    "body and json": (["show", UNKNOWN, "--body", "--json"], "not allowed with"),
+    "an answer to nothing": (
+        ["resolve", UNKNOWN, "--as", "not-executed", "--status", "200", "--reason", "r"], "has no answer",
+    ),
+    "a type of nothing": (
+        ["resolve", UNKNOWN, "--as", "executed", "--content-type", "a/b", "--reason", "r"], "--body-file",
+    ),
+    "no such file": (
+        ["resolve", UNKNOWN, "--as", "executed", "--body-file", "gone", "--reason", "r"], "gone: No such",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USAGE)
+async def test_wrong_usage_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """With what is wrong; nothing on standard output."""
+    arguments, told = USAGE[name]
+    async with scene(tmp_path) as world:
+        ran = await desk_of(world, capsys, tmp_path, "store")(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert told in ran.err
+
+
+def test_a_record_that_cannot_be_reached_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No record here, a store that lives elsewhere, two places, a token for nobody: 2. Nobody there: 1."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        for arguments, status, told in (
+            (["--state-dir", tmp_path], 2, f"There is no record in {tmp_path}."),
+            (["--store", "memory"], 2, "--proxy http://HOST:PORT"),
+            (["--proxy", dead, "--state-dir", tmp_path], 2, "not both"),
+            (["--state-dir", tmp_path, "--token", "t"], 2, "A token is for a proxy"),
+            (["--proxy", "nonsense"], 2, "write it as http://HOST:PORT"),
+            (["--proxy", dead], 1, "Is `semel serve` running there"),
+            (["--config", tmp_path / "none.yaml"], 2, "none.yaml"),
+        ):
+            ran = semel(capsys, "calls", "list", *arguments)
+            assert (ran.status, ran.out) == (status, "")
+            assert told in ran.err
+        assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_environment_names_the_proxy_and_the_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMEL_URL and SEMEL_TOKEN; a flag is nearer; the token is never printed."""
+    tokens = [Token(sha256=digest("semel_ops"), tenant="acme", role=Role.OPERATOR)]
+    async with scene(tmp_path, tokens=tokens) as world:
+        monkeypatch.setenv("SEMEL_URL", world.url)
+        refused = await asyncio.to_thread(semel, capsys, "calls", "list")
+        assert refused.status == 1
+        assert "--token T, or SEMEL_TOKEN" in refused.err
+        monkeypatch.setenv("SEMEL_TOKEN", "semel_ops")
+        assert (await asyncio.to_thread(semel, capsys, "calls", "list")).out == "no calls\n"
+        wrong = await asyncio.to_thread(semel, capsys, "calls", "list", "--token", "semel_other")
+        assert wrong.status == 1
+        assert "semel_other" not in wrong.err + wrong.out
+        here = await asyncio.to_thread(semel, capsys, "calls", "list", "--state-dir", tmp_path / "gone")
+        assert (here.status, "no record" in here.err) == (2, True)
+
+
+def test_the_schema_is_a_schema() -> None:
+    """And a page is no call."""
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads('{"calls": [1], "next": null, "unreadable": []}'), SCHEMA)

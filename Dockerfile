@@ -30,7 +30,7 @@ USER 10001:10001
 
 # Not urllib: it would ask a proxy if HTTP_PROXY is set.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8080, timeout=2); c.request('GET', '/healthy'); raise SystemExit(c.getresponse().status != 200)"]
+    CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8080, timeout=2); c.request('GET', '/healthz'); raise SystemExit(c.getresponse().status != 200)"]
 
 # The exec form: SIGTERM reaches semel itself, which then lets calls finish.
 ENTRYPOINT ["semel"]

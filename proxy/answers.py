@@ -51,6 +51,9 @@ class Answers:
         self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
         self._damaged: set[str] = set()  # blobs found damaged while they were given
 
+    def is_at_hand(self, key: bytes) -> bool:
+        return key in self._hot
+
     async def row(self, key: bytes) -> Call | None:
         """What the store has. For an answer at hand it need only say whether its row still stands, and not
         even that while nothing settled has changed."""

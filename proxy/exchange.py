@@ -66,12 +66,14 @@ class Exchange:
 
     async def ask(self, ask: Ask) -> Reply:
         deadline = self._clock.monotonic() + ask.rule.wait
+        unread = not self._stopping and self._ledger.expects_nothing(ask.identity.key)
         has_flown = False
         while True:
             try:
-                reply = await self._ask_once(ask, deadline, has_flown=has_flown)
+                reply = await self._ask_once(ask, deadline, unread=unread, has_flown=has_flown)
             except Superseded:
-                has_flown = True
+                has_flown = has_flown or not unread  # a guess that was wrong is no turn in the air
+                unread = False
                 continue
             except Unrecordable:
                 return Unrecorded()
@@ -82,13 +84,13 @@ class Exchange:
             if reply is not None:
                 return reply
 
-    async def _ask_once(self, ask: Ask, deadline: float, *, has_flown: bool) -> Reply | None:
-        """None: something has changed, look again."""
+    async def _ask_once(self, ask: Ask, deadline: float, *, unread: bool, has_flown: bool) -> Reply | None:
+        """None: something has changed, look again. `unread`: there is most likely no row; the claim will see."""
         identity = ask.identity
         flight = self._flights.get(identity.key)
         if flight is not None:
             return await self._join(flight, identity, deadline)
-        row = await self._ledger.get(identity.key)
+        row = None if unread else await self._ledger.get(identity.key)
         decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
         if isinstance(decision, core.Replay):
             answer = await self._ledger.answers.produce(decision.call, decision.answer)

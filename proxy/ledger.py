@@ -26,6 +26,8 @@ from proxy.upstream.base import Headers
 
 # A blob that no row names yet is safe from collection for an hour; long before that it is put again.
 PLACED_FOR = 1200.0
+# After so many calls without a row the next is taken for new as well.
+NEW_IN_A_ROW = 64
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
@@ -87,13 +89,20 @@ class Ledger:
         self._observer = observer
         self._inline_body = inline_body
         self._actor = f"proxy:{store.owner}"
+        self._new_in_a_row = 0
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
 
     async def get(self, key: bytes) -> Call | None:
         began = self._clock.monotonic()
         call = await self.answers.row(key)
         self._observer.store_took("get", self._clock.monotonic() - began)
+        self._new_in_a_row = 0 if call is not None else self._new_in_a_row + 1
         return call
+
+    def expects_nothing(self, key: bytes) -> bool:
+        """Whether it is not worth looking before a claim: the calls before were all new, so this one is too,
+        most likely. If not, the claim loses and the row is read then; a wrong guess costs time, no more."""
+        return self._new_in_a_row >= NEW_IN_A_ROW and not self.answers.is_at_hand(key)
 
     async def _swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
         began = self._clock.monotonic()
@@ -110,8 +119,12 @@ class Ledger:
             call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
             swap = await self._swap(call, entry, expected=expected)
         except StoreUnavailable as error:
+            self._new_in_a_row = 0  # a store that cannot be written can perhaps be read
             return Uncertain(call, error)
-        return Claimed(call) if swap.won else RaceLost()
+        if swap.won:
+            return Claimed(call)
+        self._new_in_a_row = 0
+        return RaceLost()
 
     async def _fresh(self, intent: Intent) -> Call:
         now = self._clock.now()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.cli.output import warn
+
 if TYPE_CHECKING:
     from proxy.settings import Settings
 
@@ -38,12 +40,25 @@ def settings_beside(flags: Mapping[str, object], config: Path | None) -> Setting
     return load_settings({**flags, "listen": NOWHERE}, os.environ, config)
 
 
-def settings_of_proxy(flags: Mapping[str, object], config: Path | None) -> Settings:
-    """As `semel serve` would have them, with the tokens of a first start if there was one."""
-    from proxy.cli.first_token import FILE_NAME, first_tokens
+def settings_of_proxy(
+    flags: Mapping[str, object], config: Path | None, *, first_start: bool = False
+) -> Settings:
+    """As `semel serve` has them: with the tokens of a first start, if there was one and none are configured.
+    `first_start`: make them, and show them this once; but only when everything else is right."""
+    from proxy.cli.first_token import ANY_TOKEN, FILE_NAME, first_tokens
+    from proxy.policy_file import SettingsMistakes
     from proxy.settings import load_settings
 
-    beside = settings_beside(flags, config)
-    started = beside.auth is None and (beside.state / FILE_NAME).is_file()
-    tokens = first_tokens(beside.state)[0] if started else ()
+    try:
+        settings = load_settings(flags, os.environ, config, tokens=[ANY_TOKEN])
+    except SettingsMistakes:
+        load_settings(flags, os.environ, config)  # perhaps tokens are missing as well: say it all at once
+        raise
+    if settings.auth is None or settings.auth.tokens != (ANY_TOKEN,):
+        return settings
+    if not first_start and not os.path.lexists(settings.state / FILE_NAME):
+        return load_settings(flags, os.environ, config)
+    tokens, made = first_tokens(settings.state)
+    for role, token in made.items():
+        warn(f"{role} token, shown this once: {token}")
     return load_settings(flags, os.environ, config, tokens=tokens)

@@ -18,6 +18,8 @@ from proxy.tokens import digest, new_token
 
 FILE_NAME = "tokens.json"
 TENANT = "default"
+# In the place of those that are not made yet, to see whether everything else is right.
+ANY_TOKEN = Token(sha256="0" * 64, tenant=TENANT, role=Role.AGENT)
 # An operator decides, an agent calls: one token for both would let an agent settle its own calls.
 _ROLES = (Role.AGENT, Role.OPERATOR)
 
@@ -63,7 +65,7 @@ def _read(path: Path) -> tuple[Token, ...]:
         if not isinstance(entries, list) or not entries:  # no tokens would mean: everybody may
             raise ValueError("there are no tokens in it")
         return tuple(
-            Token(sha256=entry["sha256"], tenant=entry["tenant"], role=Role(entry["role"]))
+            Token(sha256=str(entry["sha256"]), tenant=entry["tenant"], role=Role(entry["role"]))
             for entry in entries
         )
     except (ValueError, KeyError, TypeError) as error:

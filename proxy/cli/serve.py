@@ -6,14 +6,10 @@ import argparse
 import gc
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from proxy.cli.first_token import first_tokens
+from proxy.cli.configuration import settings_of_proxy
 from proxy.cli.output import warn
 from proxy.cli.parsing import examples
-
-if TYPE_CHECKING:
-    from proxy.settings import Settings
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         "workers": options.workers,
         "policies": options.policies,
     }
-    settings = _settings(flags, options)
+    settings = settings_of_proxy(flags, options.config, first_start=options.first_token)
     # Calls leave few cycles behind: looking for them after every 700 objects costs more than it finds.
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -68,19 +64,3 @@ def run(options: argparse.Namespace) -> int:
     if told := allow_open_files(settings.limits.connections):
         warn(told)
     return serve(settings)
-
-
-def _settings(flags: dict[str, object], options: argparse.Namespace) -> Settings:
-    from proxy.settings import load_settings
-
-    if not options.first_token:
-        return load_settings(flags, os.environ, options.config)
-    # Where the tokens lie is itself a setting, and beyond loopback the settings are none without tokens.
-    private = load_settings({**flags, "listen": "127.0.0.1:0"}, os.environ, options.config)
-    if private.auth is not None:
-        return load_settings(flags, os.environ, options.config)
-    tokens, made = first_tokens(private.state)
-    settings = load_settings(flags, os.environ, options.config, tokens=tokens)
-    for role, token in made.items():
-        warn(f"{role} token, shown this once: {token}")
-    return settings

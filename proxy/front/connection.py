@@ -215,6 +215,7 @@ class Connection(web_protocol.RequestHandler):
 
     def _write_closing(self, status: int, headers: Headers, body: bytes) -> None:
         if self.transport is not None:
+            self.flush()  # the reply before this one goes out before it
             lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
             self.transport.write(
                 b"HTTP/1.1 %d Refused\r\n%bConnection: close\r\n\r\n%b" % (status, lines, body)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli import main
 from proxy.cli.first_token import FILE_NAME, first_tokens
 from proxy.errors import ConfigurationError
 from proxy.settings import Role
@@ -53,6 +54,10 @@ async def test_the_first_start_prints_both_tokens_and_later_ones_know_them(tmp_p
         assert (await call(port, "GET", "/metrics")).status == 401
     assert stat.S_IMODE((state / FILE_NAME).stat().st_mode) == 0o600
     assert not any(token in (state / FILE_NAME).read_text() for token in found.values())
+    for again in (["--first-token"], []):  # with the flag or without: whoever has tokens asks for them
+        async with served(state, *again) as (port, said):
+            assert said == []
+            assert (await call(port, "GET", "/metrics")).status == 401
     async with served(state, "--first-token") as (port, said):
         assert said == []
         assert (await call(port, "GET", "/metrics", {"Semel-Token": found["operator"]})).status == 200
@@ -69,6 +74,17 @@ async def test_configured_tokens_come_first(tmp_path: Path) -> None:
         assert said == []
         assert (await call(port, "GET", "/metrics", {"Semel-Token": "mine"})).status == 200
     assert not (tmp_path / "state" / FILE_NAME).exists()
+
+
+def test_nothing_is_made_before_everything_else_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A token that was made at a start that failed would never be shown again."""
+    state = tmp_path / "state"
+    flags = ["serve", "--first-token", "--state-dir", str(state), "--listen", "0.0.0.0:99999"]
+    assert main(flags) == 2
+    assert "token" not in capsys.readouterr().err
+    assert not (state / FILE_NAME).exists()
 
 
 def test_of_several_processes_one_makes_the_tokens(tmp_path: Path) -> None:

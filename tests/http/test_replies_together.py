@@ -97,6 +97,17 @@ async def test_a_waiting_reply_goes_out_before_the_connection_is_closed(listener
     assert notes == [b"the reply", "closed"]
 
 
+async def test_a_refusal_of_what_comes_next_does_not_overtake_it(listener: Listener) -> None:
+    """A head that is too large, or malformed, may come in the very turn in which the reply is made."""
+    notes: list[object] = []
+    connection = connected(listener, notes)
+    connection.write_soon(b"the reply")
+    connection.data_received(b"GET / HTTP/1.1\r\nX: " + b"x" * ConnectionLimits().headers + b"\r\n\r\n")
+    assert notes[0] == b"the reply"
+    assert isinstance(notes[1], bytes)
+    assert notes[1].startswith(b"HTTP/1.1 431 ")
+
+
 async def test_on_a_connection_about_to_close_nothing_waits(listener: Listener) -> None:
     """aiohttp closes it as soon as the handler returns, without asking us."""
     notes: list[object] = []

@@ -217,7 +217,7 @@ class _Reloads:
     def __call__(self, result: Reloaded | Kept) -> None:
         match result:
             case Reloaded(policies, renamed):
-                self._observer.reloaded(good=True, detail=f"{len(policies.upstreams)} upstreams")
+                self._observer.reloaded(good=True, detail=f"upstreams: {len(policies.upstreams)}")
                 if renamed:
                     task = asyncio.get_running_loop().create_task(self._count(renamed))
                     self._counting.add(task)

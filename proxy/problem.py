@@ -82,7 +82,8 @@ def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
         "detail": _detail(refusal.detail, problem.advice),
         **refusal.members,
     }
-    body = orjson.dumps(members, default=str)
+    # The line break is for people with curl: a prompt would stick to the last brace.
+    body = orjson.dumps(members, default=str, option=orjson.OPT_APPEND_NEWLINE)
     retry = _NO_RETRY if problem.retry_after is None else ((b"Retry-After", b"%d" % problem.retry_after),)
     headers: Headers = (
         (b"Content-Type", CONTENT_TYPE),

@@ -21,7 +21,8 @@ def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
         members["excerpt"] = doubt.excerpt
     return InDoubt(
         f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again. Find "
-        f"out at the upstream, then settle it: `semel calls show {call.id}` says what is known and how.",
+        f"out at the upstream, then settle it: `semel calls show {call.id} --proxy URL`, URL being this "
+        "proxy's, says what is known and how.",
         **members,
     )
 

@@ -86,4 +86,5 @@ def _members(schema: Schema, value: dict[str, Any]) -> list[str]:
 
 def check(schema: Schema, value: object, what: str) -> None:
     if found := mistakes(schema, value):
-        raise BadRequest(f"{what}: {'; '.join(found)}.")
+        told = f"{what}: {'; '.join(found)}"
+        raise BadRequest(told if told.endswith("?") else f"{told}.")

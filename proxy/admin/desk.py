@@ -30,7 +30,7 @@ from proxy.store.codec import Codec, DamagedRecord
 
 T = TypeVar("T")
 
-# A decision about a call whose rule is not known any more stands as long as one without a rule.
+# A call that no rule matched: a decision about it stands as long as its answer would have.
 DEFAULT_TTL = DEFAULT_EFFECT.ttl
 
 
@@ -79,7 +79,8 @@ class Desk(Protocol):
     async def stats(self) -> Json: ...
 
 
-# The time to live of a rule, by upstream and name; None where there is no such rule (any more).
+# The time to live of a rule, by upstream and name. None where there is no such rule (any more): then what is
+# decided stands until it is forgotten, since anything shorter could be less than the rule has promised.
 Lifetimes: TypeAlias = Callable[[str, str], float | None]
 
 
@@ -177,7 +178,7 @@ class LocalDesk:
                 status=status,
                 headers=_content_type(resolution.content_type, body),
                 body=body,
-                ttl=DEFAULT_TTL if ttl is None else ttl,
+                ttl=ttl,
             )
         )
         return await _decided(self.call(call_id))

@@ -106,11 +106,17 @@ CALL = _object(
         "created_at": MOMENT,
         "sent_at": _or_null(MOMENT),
         "settled_at": _or_null(MOMENT),
-        "expires_at": _or_null(MOMENT),
+        "expires_at": _or_null(
+            MOMENT
+            | {
+                "description": "In the past: its time is over or it was forgotten, and the next identical "
+                "call is sent. null: kept until it is forgotten, or not settled yet."
+            }
+        ),
         "sends": COUNT,
         "status_code": _or_null({"type": "integer"}),
         "size": _or_null(COUNT),
-        "replays": COUNT,
+        "replays": COUNT | {"description": "In all, also of answers that were forgotten since."},
         "cost_usd": {"type": "null", "description": "Not counted yet."},
         "fence": COUNT,
         "version": {"type": "integer", "minimum": 1},
@@ -125,7 +131,8 @@ CALL_PAGE = _object(
         "next": _or_null({"type": "integer"}),
         "unreadable": {"type": "array", "items": ref("Unreadable")},
     },
-    about="Newest first. `next` is what `after` takes for the page that follows; null on the last.",
+    about="In the order in which calls were first seen, newest first; one that is sent anew after it was "
+    "forgotten keeps its place. `next` is what `after` takes for the page that follows; null on the last.",
 )
 EVENT = _object(
     {

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.admin.schemas import document
+from proxy.cli.call_ids import not_there, whole_id
+from proxy.cli.configuration import add_policies_flag
 from proxy.cli.output import DONE, add_json, print_json, warn
 from proxy.cli.parsing import examples
 from proxy.cli.reach import add_desk_flags, login, opened_desk, same_place
 from proxy.core.intent import State
-from proxy.errors import ConfigurationError
+from proxy.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
 
 # `list` prints a CallPage, everything else a CallDetail: the components of the HTTP API.
 SCHEMA = document("CallPage", "CallDetail")
-ID_HELP = "the call's id: 32 hexadecimal digits, as in the header Semel-Call"
+ID_HELP = "the call's id as in the header Semel-Call, or its first 6 digits or more if no other begins so"
+# A call that is sent anew after it was forgotten keeps its place.
+ORDER = "in the order in which calls were first seen, newest first"
+# How the help of a filter ends.
+NOTES = {"run": " (runs are not supported yet)"}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +58,7 @@ def _add(
 
 def _register_list(below: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = _add(
-        below, "list", _list, "recorded calls, newest first",
+        below, "list", _list, f"recorded calls, {ORDER}",
         "semel calls list --in in_doubt", "semel calls list --tool send_email --limit 20",
         "semel calls list --all --json",
     )  # fmt: skip
@@ -61,8 +67,9 @@ def _register_list(below: argparse._SubParsersAction[argparse.ArgumentParser]) -
     for name in ("run", "tool", "upstream"):
         # Not `run`: that is the function that does it.
         command.add_argument(
-            f"--{name}", dest=f"of_{name}", default="", metavar=name.upper(), help=f"only this {name}"
-        )
+            f"--{name}", dest=f"of_{name}", default="", metavar=name.upper(),
+            help=f"only this {name}{NOTES.get(name, '')}",
+        )  # fmt: skip
     command.add_argument(
         "--limit", type=_page_size, default=50, metavar="N", help="at most so many (default: 50)"
     )
@@ -95,6 +102,8 @@ def _register_resolve(below: argparse._SubParsersAction[argparse.ArgumentParser]
     command.add_argument("--body-file", metavar="FILE", help="the answer's body, replayed to identical calls "
                          "(- is standard input); without one they are told that it happened")  # fmt: skip
     command.add_argument("--content-type", metavar="TYPE", help="the answer's type (default: by its content)")
+    # With the proxy's policies the decision is kept as long as the rule says; without, until it is forgotten.
+    add_policies_flag(command)
     _add_decision(command)
 
 
@@ -146,7 +155,14 @@ def run(options: argparse.Namespace) -> int:
 
     async def at_the_desk() -> int:
         async with opened_desk(options) as desk:
-            status: int = await options.does(desk, options)
+            if "id" in options:
+                options.id = await whole_id(desk, options)
+            try:
+                status: int = await options.does(desk, options)
+            except NotFound as missing:
+                if "call" in missing.members:  # it is there; what is not is its answer
+                    raise
+                raise not_there(options) from None
             return status
 
     return asyncio.run(at_the_desk())

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from proxy.cli.output import print_table, printable
+from proxy.core.decide import FORGOTTEN
 
 if TYPE_CHECKING:
     from proxy.admin.views import Json
@@ -27,11 +28,12 @@ def print_list(page: Json) -> None:
 
 
 def _row(call: Json) -> tuple[object, ...]:
+    state = f"{call['state']} (past)" if _is_past(call) else call["state"]
     arguments = _compact(call["args"])
     cut = arguments if len(arguments) <= LONGEST_CELL else arguments[: LONGEST_CELL - 1] + "…"
     status, created = call["status_code"], _when(call["created_at"])
     return (
-        call["id"], call["state"], call["upstream"], call["tool"], created, status, call["replays"], cut,
+        call["id"], state, call["upstream"], call["tool"], created, status, call["replays"], cut,
     )  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def _facts(detail: Json) -> list[tuple[str, object]]:
     call, request = detail["call"], detail["request"]
     return [
         ("call", call["id"]),
-        ("state", _state(call)),
+        ("state", _state(detail)),
         ("version", call["version"]),
         ("tool", f"{call['tool']} (upstream {call['upstream']}, rule {call['rule']})"),
         ("run", call["run"] and f"{call['run']}, attempt {call['attempt'] or '-'}, call {call['seq']}"),
@@ -72,17 +74,31 @@ def _facts(detail: Json) -> list[tuple[str, object]]:
         ("created", _when(call["created_at"])),
         ("sent", call["sent_at"] and f"{_when(call['sent_at'])}, {_times(call['sends'])}"),
         ("settled", call["settled_at"] and _when(call["settled_at"])),
-        ("kept until", call["expires_at"] and _when(call["expires_at"])),
+        ("kept until", None if _is_past(call) else _kept_until(call)),
         ("answer", _answer(detail["answer"])),
-        ("replayed", _times(call["replays"]) if call["replays"] else None),
+        # Counted under the call's name: answers that were forgotten since are among them.
+        ("replayed", f"{_times(call['replays'])} in all" if call["replays"] else None),
     ]
 
 
-def _state(call: Json) -> str:
+def _is_past(call: Json) -> bool:
+    """Forgotten, or its time to live is over: either way it is as good as never made."""
     expires = call["expires_at"]
-    if expires is not None and datetime.fromisoformat(expires) <= datetime.now(UTC):
-        return f"{call['state']}, and its time is over: the next identical call is sent"
-    return str(call["state"])
+    return expires is not None and datetime.fromisoformat(expires) <= datetime.now(UTC)
+
+
+def _state(detail: Json) -> str:
+    call, events = detail["call"], detail["events"]
+    if not _is_past(call):
+        return str(call["state"])
+    why = "forgotten" if events and events[-1]["event"] == FORGOTTEN else "its time is over"
+    return f"{call['state']}, {why}: the next identical call is sent"
+
+
+def _kept_until(call: Json) -> str | None:
+    if call["expires_at"] is not None:
+        return _when(call["expires_at"])
+    return None if call["settled_at"] is None else "it is forgotten"
 
 
 def _answer(answer: Json | None) -> str:

@@ -31,7 +31,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description=__doc__,
         epilog=examples(*(now for now, _ in LOADING.values())),
     )
-    command.add_argument("shell", choices=LOADING, help="the shell that is to complete")
+    command.add_argument("shell", metavar="SHELL", choices=LOADING, help=f"one of {', '.join(LOADING)}")
     command.set_defaults(run=run)
 
 

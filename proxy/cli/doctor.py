@@ -1,7 +1,7 @@
 """`semel doctor`: look at everything that semel needs, and say what to do about what is not right.
 
 Configuration, policies, the state directory, the listening address, the upstreams (connected to, nothing is
-sent), and for every known SDK what points it at semel. Nothing is changed.
+sent), and for every SDK whose API is configured what points it at semel. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
-from proxy.cli.output import DONE, REFUSED, add_json, print_json, print_table
+from proxy.cli.output import DONE, REFUSED, add_json, counted, print_json, print_table
 from proxy.cli.parsing import examples
 
 if TYPE_CHECKING:
@@ -45,10 +45,12 @@ SCHEMA = {
             "type": "array",
             "items": {
                 "type": "object",
-                "required": ["sdk", "installed", "upstream", "set", "note"],
+                "required": ["sdk", "host", "installed", "upstream", "set", "note"],
                 "additionalProperties": False,
                 "properties": {
                     "sdk": {"type": "string"},
+                    # Of its API; null: a client for any.
+                    "host": {"type": ["string", "null"]},
                     "installed": {"type": ["string", "null"]},
                     "upstream": {"type": ["string", "null"]},
                     "set": {"type": "string"},
@@ -73,10 +75,18 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             "semel doctor --proxy http://127.0.0.1:8080 --json",
         ),
     )
-    command.add_argument("--proxy", metavar="URL", type=_url, help="a semel that should be running")
+    command.add_argument(
+        "--proxy",
+        metavar="URL",
+        type=_url,
+        help="a semel that should be running; the files that are looked at are those here",
+    )
     add_config_flag(command)
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
     add_policies_flag(command)
+    command.add_argument(
+        "--all", action="store_true", help="also SDKs whose API is not configured (--json has them always)"
+    )
     add_json(command)
     command.set_defaults(run=run)
 
@@ -87,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
     from proxy.cli.sdks import advice
     from proxy.settings import Settings
 
-    settings, findings = _settings(options)
+    settings, about_settings = _settings(options)
+    findings = [*examine.whose_files(options.proxy), *about_settings]
     policies, about_policies = _policies(settings) if settings else (None, [])
     findings += about_policies
     # With a broken semel.yaml the rest is looked at as far as it does not depend on it.
@@ -114,7 +125,8 @@ def _settings(options: argparse.Namespace) -> tuple[Settings | None, list[Findin
         do = "Correct it; until then only part of the rest can be looked at."
         return None, [failure("settings", line, do) for line in str(wrong).splitlines()]
     tokens = len(settings.auth.tokens) if settings.auth else 0
-    who = f"{tokens} tokens; clients send theirs in Semel-Token" if tokens else "no tokens, so loopback only"
+    sent = "clients send theirs in Semel-Token"
+    who = f"{counted(tokens, 'token')}; {sent}" if tokens else "no tokens, so loopback only"
     return settings, [ok("settings", who)]
 
 
@@ -154,13 +166,16 @@ def _report(options: argparse.Namespace, findings: list[Finding], sdks: list[Adv
         return failures
     _print_noted(("", "WHAT", "FOUND"), [((one.verdict, one.about, one.found), one.do) for one in findings])
     print()
+    shown = [one for one in sdks if options.all or one.is_of_use]
     _print_noted(
         ("SDK", "INSTALLED", "WHAT POINTS IT AT SEMEL"),
-        [((one.sdk, one.installed or "no", one.set), one.note) for one in sdks],
+        [((one.sdk, one.installed or "no", one.set), one.note) for one in shown],
     )
+    if left_out := len(sdks) - len(shown):
+        print(f"\nLeft out, since no upstream is configured for their APIs: {left_out} (--all shows them).")
     print("\nINSTALLED is about the environment that semel is in; the agent's may be another.")
     print("HTTPS_PROXY at semel (the forward proxy) is not supported yet: use base URLs.")
-    print(f"{failures} failures, {warnings} warnings")
+    print(f"{counted(failures, 'failure')}, {counted(warnings, 'warning')}")
     return failures
 
 

@@ -66,6 +66,15 @@ def failure(about: str, found: str, do: str) -> Finding:
     return Finding(about=about, verdict=Verdict.FAIL, found=found, do=do)
 
 
+def whose_files(proxy: str | None) -> Iterator[Finding]:
+    """What a running proxy reads can only be seen where it runs."""
+    if proxy is not None:
+        yield ok(
+            "files",
+            f"these are the files here: {proxy} is only asked whether it is ready, and may have others",
+        )
+
+
 # ---- this machine ----
 
 

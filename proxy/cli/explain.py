@@ -89,6 +89,7 @@ SCHEMA = _object(
                 same={"type": "boolean"},
                 same_now={"type": "boolean"},
                 note=_TEXT,
+                assumed=_list_of(_TEXT),
                 differences=_list_of(_DIFFERENCE),
                 remaining=_list_of(_DIFFERENCE),
                 suggestions=_list_of(
@@ -115,7 +116,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description=__doc__,
         epilog=examples(
             """semel explain POST /mail/send -d '{"to": "ann@example.com"}'""",
-            """semel explain POST /mail/send -d @body.json --like 0123456789abcdef0123456789abcdef""",
+            """semel explain POST /mail/send -d @body.json --like 0123456789abcdef --state-dir DIR""",
         ),
     )
     command.add_argument("method", metavar="METHOD", help="GET, POST, …")
@@ -143,7 +144,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--like",
         metavar="CALL",
         help="compare with this recorded call (its id, or the first digits of it), and say what would make "
-        "them match",
+        "them match; headers that count and were not given are taken over from it",
     )
     command.add_argument("--tenant", metavar="T", help="whose call it is, where there are tokens")
     command.add_argument(
@@ -161,12 +162,15 @@ def run(options: argparse.Namespace) -> int:
     import asyncio
 
     from proxy.cli.explain_page import print_page
+    from proxy.explaining.record import NotComparable
     from proxy.problem import problem_of
 
     if options.run_reference is not None:
         raise Refused("Runs are not supported yet: leave out --run.")
     try:
         document = asyncio.run(_explain(options))
+    except NotComparable as error:
+        raise Refused(str(error)) from None
     except StoreUnavailable:
         raise  # that is the record's trouble, not the request's
     except Refusal as refusal:

@@ -46,13 +46,13 @@ def _print_like(like: dict[str, Any], rule: str | None) -> None:
     print(f"compared with call {like['call']}")
     if like["note"]:
         print(f"  {printable(like['note'])}")
+    for assumed in like["assumed"]:
+        print(f"  {printable(assumed)}")
     if like["same"]:
         print("  They are the same call.")
     elif like["same_now"]:
-        print(
-            "  Both would have the same name now. The record has it under its older name, which is no longer"
-        )
-        print("  found any more: this request would be sent.")
+        print("  Both would have the same name now. The record has that call under its older name, which is")
+        print("  not found any more: this request would be sent.")
     elif like["differences"]:
         rows = [(one["field"], _shown(one["here"]), _shown(one["there"])) for one in like["differences"]]
         print_table(("  differs in", "here", "there"), [(f"  {row[0]}", *row[1:]) for row in rows])
@@ -66,8 +66,6 @@ def _print_suggestions(like: dict[str, Any], rule: str | None) -> None:
         print("No line of a rule can make them match:")
         for one in like["remaining"]:
             print(f"  {printable(one['field'])}: {printable(one['fixed'] or 'it still differs')}")
-            if _may_be_forgotten(one):
-                print("    (explain sees only what you give it: add what the agent sends with -H)")
         return
     for number, suggestion in enumerate(suggestions):
         at = f" ({printable(suggestion['at'])})" if suggestion["at"] else ""
@@ -81,13 +79,9 @@ def _print_suggestions(like: dict[str, Any], rule: str | None) -> None:
             print(f"    {printable(line)}")
         print()
         for careful in suggestion["careful"]:
-            print(f"Careful: {careful}.")
+            print(f"Careful: {printable(careful)}.")
     print("Tried: with it both get the same name. What is on record keeps its old one, so such a call, made")
     print("again after the policy has changed, is sent once more.")
-
-
-def _may_be_forgotten(one: dict[str, Any]) -> bool:
-    return bool(one["part"] == "header" and one["here"] is None)
 
 
 def _line(title: str, text: str) -> None:

@@ -35,6 +35,11 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def counted(number: int, one: str) -> str:
+    """`1 warning`, `2 warnings`."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
 def printable(value: object) -> str:
     """What others have written (labels, reasons, bodies) must not drive the terminal."""
     text = "" if value is None else str(value)

@@ -31,7 +31,9 @@ def add_store_flags(command: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    flags = {"state": options.state_dir, "store": options.store}
+    # Not every command reads policies.
+    policies = getattr(options, "policies", None)
+    flags = {"state": options.state_dir, "store": options.store, "policies": policies}
     return settings_beside(flags, options.config)
 
 
@@ -74,6 +76,8 @@ async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
     """Over a store that is opened beside a running proxy, what is decided holds for that proxy at once."""
     url = proxy_of(options)
     if url is not None:
+        if getattr(options, "policies", None) is not None:
+            raise ConfigurationError(f"{url} decides by its own policies: leave out --policies.")
         from proxy.admin.remote import RemoteDesk
 
         token = options.token if options.token is not None else os.environ.get("SEMEL_TOKEN", "")
@@ -90,7 +94,7 @@ async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
             store=store,
             codec=Codec(),
             clock=SystemClock(),
-            lifetimes=_lifetimes(settings_of(options)),
+            lifetimes=_lifetimes(options),
             serving=False,
         )
 
@@ -125,24 +129,29 @@ def login() -> str:
         return f"uid {os.getuid()}"
 
 
-def _lifetimes(settings: Settings) -> Lifetimes:
-    """How long a decision is kept is the rule's to say. Policies that do not load do not stop a person."""
-    from proxy.admin.desk import DEFAULT_TTL, lifetimes_in
+def _lifetimes(options: argparse.Namespace) -> Lifetimes:
+    """How long a decision is kept is the rule's to say. Policies that do not load do not stop a person,
+    unless they were named."""
+    from proxy.admin.desk import lifetimes_in
     from proxy.policy_file import PolicyMistakes, load_policies, presets_directory
-    from proxy.quantities import show_duration
 
-    default = show_duration(DEFAULT_TTL)
+    settings = settings_of(options)
+    # Loaded only when something is decided: looking needs no policies.
+    of_rule = lifetimes_in(lambda: load_policies(settings.policies, presets=presets_directory()))
 
     def ttl_of(upstream: str, rule: str) -> float | None:
-        """Asked only when something is decided: looking needs no policies."""
         try:
-            policies = load_policies(settings.policies, presets=presets_directory())
+            found = of_rule(upstream, rule)
         except PolicyMistakes as mistakes:
-            warn(f"The policies cannot be read, so this is kept for {default}:\n{mistakes}")
+            if getattr(options, "policies", None) is not None:
+                raise
+            warn(f"The policies cannot be read, so this is kept until it is forgotten:\n{mistakes}")
             return None
-        found = lifetimes_in(lambda: policies)(upstream, rule)
         if found is None:
-            warn(f"No policy has the rule {rule!r} of upstream {upstream!r}: this is kept for {default}.")
+            warn(
+                f"The policies read here do not have the rule {rule!r} of upstream {upstream!r}, so this is "
+                "kept until it is forgotten; --policies PATH reads the proxy's."
+            )
         return found
 
     return ttl_of

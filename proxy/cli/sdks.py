@@ -69,7 +69,7 @@ SDKS = (
     Sdk(
         name="node",
         set='baseURL: "{url}"',
-        note="its openai and anthropic packages read the variables above, too",
+        note="its openai and anthropic packages read OPENAI_BASE_URL and ANTHROPIC_BASE_URL, too",
     ),
 )
 
@@ -77,10 +77,16 @@ SDKS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     sdk: str
+    host: str | None  # of its API; None: a client for any
     installed: str | None  # its version, or where it is
     upstream: str | None  # the configured upstream that is its API
     set: str
     note: str
+
+    @property
+    def is_of_use(self) -> bool:
+        """Not an SDK for an API that nobody has configured here."""
+        return self.host is None or self.upstream is not None
 
 
 def version_of(name: str) -> str | None:
@@ -120,6 +126,7 @@ def _advice(
         notes.append(f"{sdk.variable} is set to something else now")
     return Advice(
         sdk=sdk.name,
+        host=sdk.host or None,
         installed=installed(sdk.name),
         upstream=upstream.name if upstream else None,
         set=sdk.set.format(url=url),

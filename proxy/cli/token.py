@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     print(token)
     print(f"\nThis is a token of {options.tenant}; it {ROLES[options.role]}.")
-    print("It is stored nowhere: keep it now, it is not shown again. Add its digest to semel.yaml:\n")
+    print("It is stored nowhere: keep it now, it is not shown again. Add its digest to semel.yaml; a further")
+    print("token needs only the last of these lines, under `tokens:`.\n")
     # Quoted, because a tenant may be called 42, and a digest may have the look of a number.
     entry = f'{{sha256: "{made["sha256"]}", tenant: "{options.tenant}", role: {options.role}}}'
     print(f"auth:\n  tokens:\n    - {entry}")

@@ -5,6 +5,7 @@
     record.py       what is read from the record
     now.py          what that means for a call made now, in words
     evidence.py     what the record does not keep: whether the credentials were the same
+    idle.py         names in `exclude` that leave nothing out
     differences.py  the parts in which two named requests differ; arguments.py: of arguments, by field
     matching.py     which `key:` makes two requests one call, found by naming both again
     written.py      that `key:` as YAML, read back by the policy file's own reader; where a rule stands

@@ -20,6 +20,11 @@ ROOTS = ("path", "query", "body")
 _STEP = re.compile(r"[^.\[\]*\s\x00-\x1f]+")
 
 
+_NUMBER = re.compile(r"(-?)([0-9]+)e(-?[0-9]{1,3})")
+# A number that would be longer than this as a plain decimal stays as the canonical form has it.
+LONGEST_PLAIN = 40
+
+
 class Number(NamedTuple):
     """A number as the canonical form spells it: 1 is not true, and nothing is rounded."""
 
@@ -95,7 +100,7 @@ def _are_arrays(kind: str, steps: tuple[str, ...], mine: Json, yours: Json) -> b
 
 
 def _argument(kind: str, steps: tuple[str, ...], mine: Json, yours: Json) -> Difference:
-    name = _name(steps)
+    name = name_of(steps)
     return Difference(
         part=Part.ARGUMENT,
         field=field_of(steps, kind),
@@ -114,7 +119,7 @@ def _why_nameless(steps: tuple[str, ...], mine: Json, yours: Json) -> str:
     return "its name holds characters that a policy file has no way to write"
 
 
-def _name(steps: tuple[str, ...]) -> str:
+def name_of(steps: tuple[str, ...]) -> str:
     """What a policy calls it, or the nearest thing around it that has a name there; empty: nothing has."""
     rooted = steps[0] in ROOTS
     usable = list(steps[:1])
@@ -148,12 +153,26 @@ def _value(value: Json) -> str | None:
 
 
 def value_text(value: Json) -> str:
-    """As JSON."""
+    """As JSON, numbers as people write them."""
     if isinstance(value, Number):
-        return value.text
+        return _plain(value.text)
     if isinstance(value, dict):
         inner = (f"{json.dumps(key, ensure_ascii=False)}: {value_text(item)}" for key, item in value.items())
         return "{" + ", ".join(inner) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(value_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(canonical: str) -> str:
+    """17948113979897454e-7 as 1794811397.9897454: exactly, digit by digit."""
+    found = _NUMBER.fullmatch(canonical)
+    if found is None:
+        return canonical
+    sign, digits, exponent = found[1], found[2], int(found[3])
+    if exponent >= 0:
+        plain = digits + "0" * exponent
+    else:
+        digits = digits.rjust(1 - exponent, "0")
+        plain = f"{digits[:exponent]}.{digits[exponent:]}"
+    return sign + plain if len(plain) <= LONGEST_PLAIN else canonical

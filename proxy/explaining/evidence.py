@@ -1,7 +1,8 @@
 """What the record does not keep, inferred: whether a recorded call came with the credentials of another one.
 
 No secret is stored, but every name is: a recorded request with the right credentials gets the name it has on
-record. If none of those at hand gives it, and nothing else has changed since, the credentials were others.
+record. If none of those at hand gives it, and nothing else has changed since, the credentials were others. If
+none are at hand, they were most likely forgotten, and the caller is taken to be the same.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
+from proxy.core.identity import sort_headers
 from proxy.core.intent import Call
-from proxy.core.policy import ClientKey, Credential, Upstream
+from proxy.core.policy import ClientKey, Credential, Rule
 from proxy.explaining.matching import Naming
-from proxy.explaining.request import hidden, with_hidden_of, with_unknown_hidden
+from proxy.explaining.request import hidden, under, with_hidden_of, with_unknown_hidden
 from proxy.front.naming import TOLD_ARGUMENTS, Named, ToName, arguments_digest
 
 CHANGED = (
@@ -24,11 +26,13 @@ CHANGED = (
 
 
 class Seen(NamedTuple):
-    """The recorded request with its credentials, as far as they can be told. `note`: what cannot be told."""
+    """The recorded request with its credentials, as far as they can be told. `note`: what cannot be told;
+    `assumed`: what was taken for granted instead."""
 
     there: ToName
     has_its_name: bool
     note: str = ""
+    assumed: str = ""
 
 
 def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToName, name: Naming) -> Seen:
@@ -50,7 +54,21 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
     )
     if renamed or not may_differ:
         return Seen(alike, has_its_name=False, note=CHANGED)
+    if assumed := _not_given(here, rule):
+        return Seen(alike, has_its_name=True, assumed=assumed)
     return Seen(with_unknown_hidden(recorded, rule.key.headers), has_its_name=False)
+
+
+def _not_given(here: ToName, rule: Rule) -> str:
+    """Empty where secrets that count were typed: then those of the record were others."""
+    if rule.key.credential is not Credential.EXCLUDE:
+        given = sort_headers(here.headers, (), here.upstream.credentials).credentials
+        return "" if given else "no credentials were given with -H: taken to be the same caller"
+    keyed = {name.encode() for name in rule.key.headers}
+    if any(name.lower() in keyed for name, _ in hidden(here)):
+        return ""
+    secret = (name.decode() for name, _ in hidden(here._replace(headers=tuple((one, b"") for one in keyed))))
+    return f"not given with -H, and not kept in the record: taken to be the same: {', '.join(sorted(secret))}"
 
 
 def _is(named: Named, call: Call) -> bool:
@@ -65,10 +83,8 @@ def _told(arguments: bytes) -> bytes:
 
 def _under_other_recipes(request: ToName, named: Named) -> Iterator[ToName]:
     """The same request, had the rule said otherwise on what its arguments do not show."""
-    rule, upstream = named.match.rule, request.upstream
+    rule = named.match.rule
     choices = product({(), rule.key.headers}, Credential, (ClientKey.AUTO, ClientKey.IGNORE))
     for headers, credential, client_key in choices:
         key = replace(rule.key, headers=headers, credential=credential, client_key=client_key)
-        rules = tuple(replace(one, key=key) if one is rule else one for one in upstream.rules)
-        changed: Upstream = replace(upstream, rules=rules)
-        yield request._replace(upstream=changed)
+        yield under(request, rule, key)

@@ -6,15 +6,24 @@ import os
 import time
 from dataclasses import dataclass
 
+from proxy.core.headers import Headers
+from proxy.core.identity import Identity
 from proxy.core.intent import Call
 from proxy.core.policy import DEFAULT_NAME, PolicySet
 from proxy.errors import BadRequest, ConfigurationError, TooLarge
 from proxy.explaining.evidence import with_credentials
+from proxy.explaining.idle import idle_names
 from proxy.explaining.matching import Naming, Pair, compare
 from proxy.explaining.now import Happens, with_record, without_record
-from proxy.explaining.record import decision_on, find_call, read_request
-from proxy.explaining.request import find_address, read_headers, recorded_request, with_content_type
-from proxy.explaining.told import Document, Explained, not_compared, told, told_like
+from proxy.explaining.record import Recorded, decision_on, find_call, read_request
+from proxy.explaining.request import (
+    find_address,
+    read_headers,
+    recorded_request,
+    taken_over,
+    with_content_type,
+)
+from proxy.explaining.told import Document, Explained, not_compared, told, told_like, told_taken_over
 from proxy.explaining.written import file_of, where
 from proxy.front.door import DEFAULT_TENANT, Door
 from proxy.front.incoming import find_upstream, said_to_semel
@@ -42,27 +51,48 @@ async def explain(
     question: Question, settings: Settings, policies: PolicySet, store: Store | None
 ) -> Document:
     """Raises the Refusal that the proxy would answer with; ConfigurationError for what was typed wrong;
-    NotFound for an unknown `like`. Without a store there is no `like`."""
-    liked = await find_call(store, question.like) if store is not None and question.like else None
-    request, said = _read(question, settings, policies, liked)
+    NotComparable for a `like` that is not there. Without a store there is no `like`."""
+    liked = await _liked(store, question.like, settings)
+    typed = read_headers(question.headers)
+    request, said = _read(question, typed, settings, policies, liked)
     name = _naming(store.secret if store is not None else os.urandom(32), settings)
     named = name(request)
-    rule = named.match.rule.name
+    like: Document | None = None
+    if liked is not None:
+        taken = taken_over(typed, liked.stored.headers, named.match.rule, request.upstream.credentials)
+        before = request
+        request = request._replace(headers=with_content_type((*typed, *taken), question.body))
+        named = name(request)
+        like = _like(liked, request, named, policies, settings, name)
+        like["assumed"] = [*told_taken_over(before, request, named.match.rule), *like["assumed"]]
+        if like["same"]:
+            named = _named_like(named, liked.call)
     explained = Explained(
         request=request,
         named=named,
-        stands=where(settings.policies, request.upstream.name, rule),
+        stands=where(settings.policies, request.upstream.name, named.match.rule.name),
         id_is_known=store is not None or _same_under_any_secret(request, named, settings),
         now=await _now(named, said, store, settings),
+        idle=idle_names(request, named, name),
     )
-    document = told(explained)
-    if liked is not None and store is not None:
-        document["like"] = await _like(liked, store, request, named, policies, settings, name)
-    return document
+    return {**told(explained), "like": like}
+
+
+async def _liked(store: Store | None, given: str | None, settings: Settings) -> Recorded | None:
+    if store is None or given is None:
+        return None
+    call = await find_call(store, given, settings.state)
+    return Recorded(call, *await read_request(store, call))
+
+
+def _named_like(named: Named, call: Call) -> Named:
+    """What is taken to be the recorded call has its name, also where that depends on secrets not given."""
+    arguments = b"" if named.identity is None else named.identity.arguments
+    return named._replace(identity=Identity(call.key, call.fingerprint, call.named_by, arguments))
 
 
 def _read(
-    question: Question, settings: Settings, policies: PolicySet, liked: Call | None
+    question: Question, typed: Headers, settings: Settings, policies: PolicySet, liked: Recorded | None
 ) -> tuple[ToName, Told]:
     try:
         method = names.method(question.method)
@@ -73,11 +103,11 @@ def _read(
         raise TooLarge(
             f"The body has {len(question.body)} bytes, the limit is {limit} (limits.request_body)."
         )
-    headers = with_content_type(read_headers(question.headers), question.body)
+    headers = with_content_type(typed, question.body)
     address = find_address(question.url, policies, settings.listen)
     upstream = find_upstream(policies, address)
     said = said_to_semel(headers)
-    tenant = question.tenant or _tenant(said.token, settings, liked)
+    tenant = question.tenant or _tenant(said.token, settings, liked.call if liked is not None else None)
     body = Spool.of(question.body) if question.body else None
     return ToName(upstream, address, method, headers, body, said.occurrence, tenant), said
 
@@ -121,16 +151,15 @@ async def _now(named: Named, said: Told, store: Store | None, settings: Settings
     return with_record(decision, now=now, owner_is_dead=owner_is_dead)
 
 
-async def _like(
-    call: Call,
-    store: Store,
+def _like(
+    liked: Recorded,
     request: ToName,
     named: Named,
     policies: PolicySet,
     settings: Settings,
     name: Naming,
 ) -> Document:
-    stored, body = await read_request(store, call)
+    call, stored, body = liked
     upstream = policies.upstreams.get(call.upstream)
     if upstream is None:
         return not_compared(call.id, f"Its upstream {call.upstream!r} is in no policy file now.")

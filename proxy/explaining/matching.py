@@ -211,6 +211,15 @@ def _careful(before: KeyRecipe, after: KeyRecipe, named: Named) -> Iterator[str]
     if after.normalize != before.normalize:
         taken_out = " and ".join(one for one in after.normalize if one not in before.normalize)
         yield f"it takes {taken_out} out of every argument, not only out of these"
+    if merged := ", ".join(_no_longer_counted(before, after)):
+        yield f"calls that differ only in {merged} are then one call, and only the first of them is sent"
     assert named.identity is not None
     if after.exclude != before.exclude and not list(_leaves(parsed(named.identity.arguments)[1])):
         yield "no argument counts any more: all calls of this rule to one path are then the same call"
+
+
+def _no_longer_counted(before: KeyRecipe, after: KeyRecipe) -> Iterator[str]:
+    yield from (name for name in after.exclude if name not in before.exclude)
+    if after.include:  # else everything counts that is not left out
+        yield from (name for name in before.include if name not in after.include)
+    yield from (f"header {name}" for name in before.headers if name not in after.headers)

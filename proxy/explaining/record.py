@@ -6,12 +6,15 @@ Nothing is written, not even a count of replays.
 from __future__ import annotations
 
 import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
 
 from proxy.answers import Answers
 from proxy.core import decide as core
 from proxy.core.intent import Call
 from proxy.core.policy import Mode
-from proxy.errors import NotFound
+from proxy.errors import ConfigurationError
 from proxy.front.naming import Named
 from proxy.observe import Everyone
 from proxy.store.base import BlobLost, BlobRef, Query, Store
@@ -22,28 +25,37 @@ SHORTEST_PREFIX = 6
 LOOKED_THROUGH, PAGE = 5000, 500
 
 
-async def find_call(store: Store, given: str) -> Call:
-    """By its id, or by the beginning of one that is unique among the newest calls."""
+class NotComparable(Exception):
+    """`--like` names no call that a request could be compared with: the option is wrong, not the request."""
+
+
+async def find_call(store: Store, given: str, state: Path) -> Call:
+    """By its id, or by the beginning of one that is unique among the newest calls. `state`: where the store
+    was found, for the message."""
     text = given.lower()
     if re.fullmatch(rf"[0-9a-f]{{{SHORTEST_PREFIX},32}}", text) is None:
-        raise NotFound(
-            f"{given[:64]!r} is not a call's id: 32 hex digits, or the first {SHORTEST_PREFIX} or more."
+        raise ConfigurationError(
+            f"--like {given[:64]!r} is not a call's id: that has 32 hex digits, of which the first "
+            f"{SHORTEST_PREFIX} or more are enough."
         )
+    elsewhere = (
+        f"`semel calls list --state-dir {shlex.quote(str(state))}` shows those there are. If semel keeps its "
+        "record in another directory, name that one with --state-dir DIR."
+    )
     if len(text) == 32:
         call = await store.get(bytes.fromhex(text))
         if call is None:
-            raise NotFound(f"There is no call {text}: `semel calls list` shows those there are.")
+            raise NotComparable(f"--like: there is no call {text} in the record in {state}. {elsewhere}")
         return call
     found = await _beginning_with(store, text)
     if not found:
-        raise NotFound(
-            f"None of the newest {LOOKED_THROUGH} calls begins with {text}: `semel calls list` shows them, "
-            "and an older one is found by its whole id."
+        raise NotComparable(
+            f"--like: none of the newest {LOOKED_THROUGH} calls in the record in {state} begins with {text}; "
+            f"an older one is found by its whole id. {elsewhere}"
         )
     if len(found) > 1:
-        raise NotFound(
-            f"More than one call begins with {text}: {', '.join(sorted(found)[:5])}. Give more of it."
-        )
+        told = ", ".join(sorted(found)[:5])
+        raise NotComparable(f"--like: more than one call begins with {text}: {told}. Give more of it.")
     return found.popitem()[1]
 
 
@@ -59,6 +71,14 @@ async def _beginning_with(store: Store, text: str) -> dict[str, Call]:
     return found
 
 
+class Recorded(NamedTuple):
+    """A call, its request as it was recorded, and the body of that."""
+
+    call: Call
+    stored: StoredRequest
+    body: bytes
+
+
 async def read_request(store: Store, call: Call) -> tuple[StoredRequest, bytes]:
     """The request as it was recorded, and its body, from wherever it lies."""
     try:
@@ -69,7 +89,9 @@ async def read_request(store: Store, call: Call) -> tuple[StoredRequest, bytes]:
         size = next(int(value) for name, value in stored.headers if name.lower() == b"content-length")
         chunks = [chunk async for chunk in store.read_blob(BlobRef(call.request_blob, size))]
     except (DamagedRecord, BlobLost) as error:
-        raise NotFound(f"The request of call {call.id} cannot be read from the record: {error}.") from None
+        raise NotComparable(
+            f"--like: the request of call {call.id} cannot be read from the record: {error}."
+        ) from None
     return stored, b"".join(chunks)
 
 

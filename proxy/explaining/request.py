@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proxy.core.headers import Headers
-from proxy.core.identity import CREDENTIAL_HEADERS
+from proxy.core.identity import CREDENTIAL_HEADERS, sort_headers
 from proxy.core.intent import Call
-from proxy.core.policy import DEFAULT_PORTS, PolicySet, Upstream
+from proxy.core.policy import DEFAULT_PORTS, KeyRecipe, PolicySet, Rule, Upstream
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
 from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
 from proxy.front.naming import ToName
@@ -117,6 +118,22 @@ def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: U
         occurrence=call.occurrence,
         tenant=call.tenant,
     )
+
+
+def taken_over(typed: Headers, recorded: Headers, rule: Rule, further: tuple[str, ...]) -> Headers:
+    """The headers that count which the record has and nobody typed: nearly always a -H that was forgotten."""
+
+    def counts(pair: tuple[bytes, bytes]) -> bool:
+        return bool(sort_headers((pair,), rule.key.headers, further).keyed)
+
+    given = {name.lower() for name, _ in typed}
+    return tuple(pair for pair in recorded if pair[0].lower() not in given and counts(pair))
+
+
+def under(request: ToName, rule: Rule, key: KeyRecipe) -> ToName:
+    """The same request, had the rule this recipe."""
+    rules = tuple(replace(one, key=key) if one is rule else one for one in request.upstream.rules)
+    return request._replace(upstream=replace(request.upstream, rules=rules))
 
 
 def hidden(request: ToName) -> Headers:

@@ -16,6 +16,7 @@ from proxy.explaining.differences import counted_headers
 from proxy.explaining.evidence import Seen
 from proxy.explaining.matching import Compared
 from proxy.explaining.now import Happens
+from proxy.explaining.parts import cut
 from proxy.explaining.written import Stands
 from proxy.front.naming import Named, ToName
 from proxy.policy_file.names import NEVER_KEYED, NEVER_KEYED_PREFIXES
@@ -35,9 +36,11 @@ class Explained:
     stands: Stands | None
     id_is_known: bool  # False: it depends on the secret of a record that is not here
     now: Happens
+    idle: dict[str, str]  # names in key.exclude that leave nothing out here, with what they may mean
 
 
 def told(explained: Explained) -> Document:
+    """All but `like`."""
     request, named, stands = explained.request, explained.named, explained.stands
     rule, identity = named.match.rule, named.identity
     address = request.address
@@ -59,11 +62,10 @@ def told(explained: Explained) -> Document:
         "arguments": [] if identity is None else list(_arguments(identity.arguments)),
         "headers": [{"name": name, "value": value} for name, value in _counted(request, rule)],
         "counts_too": [] if identity is None else list(_counts_too(request, rule)),
-        "left_out": [] if identity is None else list(_left_out(request, rule, identity.arguments)),
+        "left_out": [] if identity is None else list(_left_out(explained, identity.arguments)),
         "canonical": None if identity is None else identity.arguments.decode(),
         "call": identity.id if identity is not None and explained.id_is_known else None,
         "now": asdict(explained.now),
-        "like": None,
     }
 
 
@@ -74,6 +76,7 @@ def not_compared(call: str, note: str) -> Document:
         "same": False,
         "same_now": False,
         "note": note,
+        "assumed": none,
         "differences": none,
         "remaining": none,
         "suggestions": none,
@@ -89,6 +92,7 @@ def told_like(call: str, seen: Seen, compared: Compared, stands: Stands | None, 
         "same": compared.same and seen.has_its_name,
         "same_now": compared.same,
         "note": seen.note,
+        "assumed": [seen.assumed] if seen.assumed else [],
         "differences": [asdict(one) for one in compared.differences],
         "remaining": [asdict(one) for one in compared.remaining],
         "suggestions": [
@@ -102,6 +106,20 @@ def told_like(call: str, seen: Seen, compared: Compared, stands: Stands | None, 
             for one in compared.suggestions
         ],
     }
+
+
+def told_taken_over(typed: ToName, completed: ToName, rule: Rule) -> list[str]:
+    """What counts only because the record has it. The record keeps no secrets, so none is here."""
+    before = _counted(typed, rule)
+    taken = [
+        f"{name.title()}: {cut(value)}"
+        for name, value in _counted(completed, rule)
+        if (name, value) not in before
+    ]
+    if not taken:
+        return []
+    line = f"taken over from the record, since no -H gave it: {', '.join(taken)}"
+    return [f"{line}; if your agent really leaves it out, that is the difference"]
 
 
 def _arguments(canonical: bytes) -> Iterator[Document]:
@@ -134,10 +152,12 @@ def _counts_too(request: ToName, rule: Rule) -> Iterator[str]:
         yield f"the caller's credentials ({names}), as a keyed hash"
 
 
-def _left_out(request: ToName, rule: Rule, canonical: bytes) -> Iterator[Document]:
-    key = rule.key
+def _left_out(explained: Explained, canonical: bytes) -> Iterator[Document]:
+    request, key = explained.request, explained.named.match.rule.key
     for argument in key.exclude:
-        yield {"what": argument, "why": "key.exclude"}
+        hint = explained.idle.get(argument)
+        why = "key.exclude" if hint is None else f"key.exclude, but it is not in this request{hint}"
+        yield {"what": argument, "why": why}
     if key.include:
         took = "include" in parsed(canonical)[1]
         why = "key.include" if took else "nothing is: key.include selects nothing here, so everything counts"

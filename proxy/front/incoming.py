@@ -59,7 +59,7 @@ def said_to_semel(headers: Headers) -> Told:
     if not said:
         return NOTHING_TOLD
     for name in said.keys() - KNOWN:
-        raise BadRequest(f"There is no header {name.decode('latin-1')!r}{_suggestion(name)}.")
+        raise BadRequest(f"There is no header {name.decode('latin-1')!r}{_suggestion(name)}")
     for name in (b"semel-run", b"semel-attempt"):
         if name in said:
             raise BadRequest("Runs are not supported yet: leave out Semel-Run and Semel-Attempt.")
@@ -83,7 +83,7 @@ def said_to_semel(headers: Headers) -> Told:
 def _suggestion(name: bytes) -> str:
     known = [word.decode() for word in KNOWN]
     near = difflib.get_close_matches(name.decode("latin-1"), known, n=1, cutoff=0.6)
-    return f": did you mean {near[0]!r}?" if near else f"; semel knows {', '.join(sorted(known))}"
+    return f": did you mean {near[0]!r}?" if near else f"; semel knows {', '.join(sorted(known))}."
 
 
 def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:

@@ -178,16 +178,21 @@ async def test_executed_with_an_answer_is_replayed_by_the_proxy(
 
 
 async def test_a_decision_lives_as_long_as_the_rule_says(tmp_path: Path) -> None:
-    """The rule's three hours; the default's day where no rule matched."""
-    async with scene(tmp_path, LOST, LOST) as world:
-        for path, hours in (("/charge", 3), ("/other", 24)):
-            call_id = await world.charged(1, path)
-            await world.ask("POST", f"calls/{call_id}/resolve", {"as": "not_executed", "reason": "r"})
+    """The rule's three hours; the default's day where no rule matched; and where the rule is not there any
+    more, until it is forgotten: less could be less than the rule has promised."""
+    async with scene(tmp_path, LOST, LOST, LOST) as world:
+        for number, (path, rule, hours) in enumerate(
+            (("/charge", "charge", 3), ("/other", "", 24), ("/charge", "gone", None))
+        ):
+            call_id = await world.charged(number, path)
+            if rule == "gone":
+                damage(tmp_path / "state", call_id, "rule = 'gone'")
+            await world.ask("POST", f"calls/{call_id}/resolve", {"as": "executed", "reason": "r"})
             row = await world.app.store.get(bytes.fromhex(call_id))
             assert row is not None
-            assert row.expires_at is not None
             assert row.settled_at is not None
-            assert row.expires_at - row.settled_at == hours * 3600
+            kept = None if row.expires_at is None else row.expires_at - row.settled_at
+            assert kept == (None if hours is None else hours * 3600)
 
 
 async def test_not_executed_lets_the_next_identical_call_be_sent(tmp_path: Path) -> None:
@@ -296,6 +301,7 @@ async def test_a_wrong_query_is_refused_with_its_name(tmp_path: Path) -> None:
             got = await world.ask("GET", f"calls?{query}")
             assert problem(got) == (400, "bad-request"), query
             assert told in detail_of(got), query
+            assert not detail_of(got).endswith("?."), query
         got = await world.ask("GET", "calls?limit=0&colour=red")
         assert "'limit'" in detail_of(got)
         assert "'colour'" in detail_of(got)

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from proxy.admin.schemas import document
-from proxy.cli import main
+from proxy.cli import calls_text, main
 from proxy.cli.calls import SCHEMA
 from proxy.cli.reach import login
 from proxy.settings import Role, Token
@@ -100,15 +100,50 @@ async def test_not_executed_lets_the_next_identical_call_be_sent(
 async def test_a_forgotten_call_is_sent_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
 ) -> None:
-    """And `show` says so."""
+    """And `show` and `list` say so, until it was made anew; replays are counted over both."""
     async with scene(tmp_path, FINE, FINE) as world:
         desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged()
         assert (await world.charge()).semel == "replayed"
+        assert re.search(rf"{call_id}  done  +pay", (await desk("list")).out)
         ran = await desk("forget", call_id, "--reason", "on purpose")
         assert ran.status == 0
-        assert "the next identical call is sent" in ran.out
+        assert re.search(r"(?m)^state: +done, forgotten: the next identical call is sent$", ran.out)
+        assert "kept until" not in ran.out
         assert "on purpose" in ran.out
-        assert (await world.charge()).semel == "executed"
+        assert f"{call_id}  done (past)  pay" in (await desk("list")).out
+        document = (await desk("show", call_id, "--json")).document(SCHEMA)
+        assert (document["call"]["state"], document["events"][-1]["event"]) == ("done", "forgotten")
+        assert document["call"]["expires_at"] <= document["call"]["settled_at"]
+        assert [(await world.charge()).semel for _ in range(2)] == ["executed", "replayed"]
+        # Through the proxy, which counts replays and writes them down in its own time.
+        anew = (await desk_of(world, capsys, tmp_path, "proxy")("show", call_id)).out
+        assert re.search(r"(?m)^state: +done$", anew)
+        assert re.search(r"(?m)^sent: .*, once$", anew)
+        assert re.search(r"(?m)^replayed: +2 times in all$", anew)
+
+
+def test_a_call_whose_time_is_over_was_not_forgotten_by_anybody() -> None:
+    """The words differ, the consequence is the same."""
+    ended = {"state": "done", "expires_at": "2020-01-01T00:00:00.000+00:00"}
+    told = calls_text._state({"call": ended, "events": [{"event": "answered"}]})
+    assert told == "done, its time is over: the next identical call is sent"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_list_keeps_the_order_of_the_first_sight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    """A call that was forgotten and made anew stays where it was; the help says that order."""
+    async with scene(tmp_path) as world:
+        desk = desk_of(world, capsys, tmp_path, way)
+        first, second = await world.charged(1), await world.charged(2)
+        assert (await desk("forget", first, "--reason", "r")).status == 0
+        assert (await world.charge(1)).semel == "executed"
+        listed = (await desk("list", "--json")).document(SCHEMA)["calls"]
+        assert [call["id"] for call in listed] == [second, first]
+        told = " ".join((await desk("list", "--help")).out.split())
+        assert "in the order in which calls were first seen, newest first" in told
+        assert "only this run (runs are not supported yet)" in told
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -137,12 +172,15 @@ async def test_what_cannot_be_done_is_said_with_status_1(
         desk = desk_of(world, capsys, tmp_path, way)
         done, doubtful = await world.charged(1), await world.charged(2)
         why = ("--reason", "r")
+        where = f"the record in {tmp_path / 'state'}" if way == "store" else f"the record of {world.url}"
+        missing = (
+            f"There is no call {UNKNOWN} in {where}. Name another record with --state-dir DIR or --proxy URL."
+        )
         for arguments, told in (
-            (("show", UNKNOWN), f"There is no call {UNKNOWN}."),
-            (("show", "4f0c"), "'4f0c' is not a call's id: 32 lower-case hexadecimal digits."),
-            (("show", UNKNOWN, "--body"), f"There is no call {UNKNOWN}."),
-            (("resolve", UNKNOWN, "--as", "executed", *why), f"There is no call {UNKNOWN}."),
-            (("forget", UNKNOWN, *why), f"There is no call {UNKNOWN}."),
+            (("show", UNKNOWN), missing),
+            (("show", UNKNOWN, "--body"), missing),
+            (("resolve", UNKNOWN, "--as", "executed", *why), missing),
+            (("forget", UNKNOWN, *why), missing),
             (
                 ("resolve", done, "--as", "executed", *why),
                 "The call is done: only one in doubt can be resolved.",
@@ -251,26 +289,53 @@ async def test_nothing_of_others_drives_a_terminal(
 async def test_a_decision_is_kept_as_long_as_the_settings_rules_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rule's ttl where the policies load and name it; else a day, and that is said."""
-    (tmp_path / "bad.yaml").write_text("upstream: 7\n")
-    async with scene(tmp_path, *[LOST] * 3) as world:
-        desk = desk_of(world, capsys, tmp_path, "store")
-        for number, (policies, hours, told) in enumerate(
+    """The rule's ttl where the policies load and name it; a day where there was no rule; else until it is
+    forgotten, which is never less than the rule would say, and that is told."""
+    unknown = (
+        "The policies read here do not have the rule 'charge' of upstream 'pay', so this is kept until it is "
+        "forgotten; --policies PATH reads the proxy's.\n"
+    )
+    unread = "The policies cannot be read, so this is kept until it is forgotten:\n"
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("upstream: 7\n")
+    async with scene(tmp_path, *[LOST] * 6) as world:
+        desk, rules = desk_of(world, capsys, tmp_path, "store"), world.policies
+        for number, (policies, flags, path, hours, told) in enumerate(
             (
-                (str(world.policies), 3, ""),
-                ("presets", 24, "No policy has the rule 'charge' of upstream 'pay': this is kept for 1d."),
-                (str(tmp_path / "bad.yaml"), 24, "The policies cannot be read, so this is kept for 1d:"),
+                (rules, (), "/charge", 3, ""),
+                ("presets", ("--policies", rules), "/charge", 3, ""),
+                (bad, ("--policies", "presets", "--policies", rules), "/charge", 3, ""),
+                ("presets", (), "/charge", None, unknown),
+                (bad, (), "/charge", None, unread),
+                (bad, (), "/other", 24, ""),
             )
         ):
-            monkeypatch.setenv("SEMEL_POLICIES", policies)
-            call_id = await world.charged(number)
-            ran = await desk("resolve", call_id, "--as", "executed", "--reason", "r")
-            assert (ran.status, told in ran.err, bool(ran.err)) == (0, True, bool(told))
+            monkeypatch.setenv("SEMEL_POLICIES", str(policies))
+            call_id = await world.charged(number, path)
+            ran = await desk("resolve", call_id, "--as", "executed", "--reason", "r", *flags)
+            assert (ran.status, ran.err[: len(told)], bool(ran.err)) == (0, told, bool(told))
+            assert ("it is forgotten" in ran.out) == (hours is None)
             row = await world.app.store.get(bytes.fromhex(call_id))
             assert row is not None
-            assert row.expires_at is not None
             assert row.settled_at is not None
-            assert row.expires_at - row.settled_at == hours * 3600
+            kept = None if row.expires_at is None else row.expires_at - row.settled_at
+            assert kept == (None if hours is None else hours * 3600)
+
+
+async def test_policies_that_a_person_names_must_load_before_anything_is_decided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 2, the call is in doubt as before; a proxy has policies of its own."""
+    async with scene(tmp_path, LOST) as world:
+        call_id = await world.charged()
+        decision = ("resolve", call_id, "--as", "executed", "--reason", "r", "--policies", "gone.yaml")
+        for way, told in (
+            ("store", "gone.yaml:1:1: there is no such file"),
+            ("proxy", "by its own policies"),
+        ):
+            ran = await desk_of(world, capsys, tmp_path, way)(*decision)
+            assert (ran.status, ran.out, told in ran.err) == (2, "", True)
+        assert (await world.document(f"calls/{call_id}"))["call"]["state"] == "in_doubt"
 
 
 async def test_an_answer_can_come_from_standard_input(

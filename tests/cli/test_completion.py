@@ -181,7 +181,13 @@ def test_fish_completes_with_it(tmp_path: Path, installed: dict[str, str]) -> No
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [((), "required: shell"), (("tcsh",), "there is no 'tcsh': choose from bash, zsh, fish")],
+    [
+        (
+            (),
+            "[-h] SHELL\nsemel completion: error: the following arguments are required: SHELL",
+        ),
+        (("tcsh",), "there is no 'tcsh': choose from bash, zsh, fish"),
+    ],
 )
 def test_other_shells_are_refused(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]

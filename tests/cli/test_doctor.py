@@ -150,7 +150,7 @@ def test_what_fails_is_followed_by_what_to_do(capsys: pytest.CaptureFixture[str]
     assert (ran.status, ran.err) == (1, "")
     at = next(number for number, line in enumerate(lines(ran)) if line[:2] == ["fail", "policies"])
     assert lines(ran)[at + 1][:3] == ["->", "Correct", "it;"]
-    assert ran.out.endswith("1 failures, 0 warnings\n")
+    assert ran.out.endswith("1 failure, 0 warnings\n")
 
 
 def test_what_is_not_ok_must_say_what_to_do() -> None:
@@ -372,9 +372,12 @@ async def test_a_semel_that_runs_already(
         _, found, document = await asyncio.to_thread(doctor, capsys, "--proxy", f"{url}/")
         assert found["proxy"].found == f"semel on {url} lives and is ready"
         assert document["sdks"][0]["set"] == f"OPENAI_BASE_URL={url}/UPSTREAM/v1"
+        assert document["findings"][0]["about"] == "files"
+        assert found["files"].found.startswith(f"these are the files here: {url} is only asked")
         monkeypatch.setenv("SEMEL_LISTEN", f"127.0.0.1:{app.address.port}")
         _, found, _ = await asyncio.to_thread(doctor, capsys)
         assert found["proxy"].verdict is Verdict.OK
+        assert "files" not in found
 
 
 def test_a_semel_that_is_not_ready(capsys: pytest.CaptureFixture[str]) -> None:
@@ -504,6 +507,33 @@ def test_every_sdk_gets_its_line_with_the_url_filled_in() -> None:
     assert told["anthropic"].note == "no upstream is configured for https://api.anthropic.com yet"
     assert "forward proxy, which is not supported yet" in told["boto3"].note
     assert all("http://p:1/" in one.set for one in told.values())
+
+
+def test_sdks_of_apis_that_are_not_configured_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not clients for any API; one line says how many; --all and --json have them."""
+    with listening() as (port, _):
+        Path("pay.yaml").write_text(f"upstream: pay\nbase_url: http://127.0.0.1:{port}\n")
+        ran = semel(capsys, "doctor", "--policies", "pay.yaml")
+    shown = {line[0] for line in lines(ran) if line}
+    of_an_api = {sdk.name for sdk in SDKS if sdk.host}
+    assert shown & of_an_api == set()
+    assert {sdk.name for sdk in SDKS} - of_an_api <= shown
+    assert (
+        f"Left out, since no upstream is configured for their APIs: {len(of_an_api)} (--all shows" in ran.out
+    )
+    everything = semel(capsys, "doctor", "--all").out
+    assert of_an_api <= {line.split()[0] for line in everything.splitlines() if line}
+    assert "Left out" not in everything
+    openai, *_ = advice("http://p:1", [Upstream(name="gpt", scheme="https", host="api.openai.com", port=443)])
+    assert (openai.host, openai.is_of_use) == ("api.openai.com", True)
+
+
+def test_one_token_is_one_token(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("semel.yaml").write_text(
+        f"auth: {{tokens: [{{sha256: '{'0' * 64}', tenant: acme, role: agent}}]}}\n"
+    )
+    _, found, _ = doctor(capsys)
+    assert found["settings"].found == "1 token; clients send theirs in Semel-Token"
 
 
 def test_a_path_in_the_base_url_is_not_said_twice() -> None:

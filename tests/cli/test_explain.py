@@ -78,7 +78,7 @@ def test_everything_that_names_a_call_is_told(place: Path, capsys: pytest.Captur
         "path.box": '"a"',
         "query.v": '["2"]',
         "body.to": '"bob"',
-        "body.n": '[15e-1, {"a": null}]',
+        "body.n": '[1.5, {"a": null}]',
     }
     assert {one["name"]: one["value"] for one in told["headers"]} == {
         "x-team": "a",
@@ -167,6 +167,63 @@ def test_include_is_told_and_so_is_one_that_selects_nothing(
     told = document(capsys, place, Request("GET", "/mail/search?p=1"))
     assert told["arguments"] == [{"field": "query.p", "value": '["1"]'}]
     assert "selects nothing" in told["left_out"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("1794811397.9897454", "1794811397.9897454"),
+        ("-0.00120", "-0.0012"),
+        ("1.50e3", "1500"),
+        ("-70", "-70"),
+        ("1e-2", "0.01"),
+        ("1e400", "1e400"),
+        ("1e999999", "1e999999"),
+    ],
+)
+def test_numbers_are_told_as_people_write_them(
+    written: str, told: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plain decimals, exactly, as far as they are of a length to read; the canonical form is as it was."""
+    found = document(capsys, place, Request("POST", URL, (), f'{{"n": {written}}}'))
+    assert {one["field"]: one["value"] for one in found["arguments"]}["body.n"] == told
+    if "." in told:
+        assert told not in found["canonical"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ('{"trace": 1}', "key.exclude"),
+        ('{"to": "bob"}', "key.exclude, but it is not in this request"),
+        ('{"trcae": 1}', "key.exclude, but it is not in this request: did you mean 'trcae'?"),
+        ('{"in": [{"x": {"trase": 1}}], "track": 1}', "key.exclude, but it is not in this request: did you"),
+        ("[1, 2]", "key.exclude, but it is not in this request"),
+        ('{"trace": 1, "trace": 2}', "key.exclude, but it is not in this request"),
+    ],
+)
+def test_a_name_that_leaves_nothing_out_is_told_as_such(
+    body: str, why: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt name in `exclude` is silent otherwise; a field with a near name is suggested."""
+    found = document(capsys, place, Request("POST", URL, ("Content-Type: application/json",), body))
+    (said,) = (one["why"] for one in found["left_out"] if one["what"] == "trace")
+    assert said == why or (why.endswith("did you") and said.startswith(why))
+    printed = explained(capsys, place, Request("POST", URL, (), body)).out
+    assert ("not in this request" in printed) == ("not in" in why)
+
+
+def test_a_name_that_is_left_out_already_is_no_near_name(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`atempt` beside `attempt`: both are in the policy, and nothing is to be mended by writing it again."""
+    policy = place / "policies" / "test.yaml"
+    policy.write_text(policy.read_text().replace("exclude: [trace]", "exclude: [attempt, atempt]"))
+    found = document(capsys, place, Request("POST", URL, (), '{"attempt": 1}'))
+    assert [one["why"] for one in found["left_out"]][:2] == [
+        "key.exclude",
+        "key.exclude, but it is not in this request",
+    ]
 
 
 def test_what_others_wrote_does_not_drive_the_terminal(

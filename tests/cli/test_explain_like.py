@@ -115,7 +115,7 @@ def test_a_line_that_says_more_than_it_seems_comes_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Shared credentials, ignored keys, normalizing, and nothing left that counts: each is said."""
-    keys = [("Authorization: Bearer geheim-1", "Idempotency-Key: a"), ("Idempotency-Key: b",)]
+    keys = [(f"Authorization: Bearer geheim-{key}", f"Idempotency-Key: {key}") for key in "ab"]
     body = '{"at": "on 2026-11-1%d"}'
     requests = [Request("POST", "/up/v1/messages", keys[n], body % n) for n in (0, 1)]
     ((_, call),) = recorded(tmp_path, POLICY, requests[0])
@@ -129,6 +129,34 @@ def test_a_line_that_says_more_than_it_seems_comes_with_a_warning(
     ((_, call),) = recorded(tmp_path, POLICY, only[0])
     (suggestion,) = like(capsys, tmp_path, call, only[1])["suggestions"]
     assert "no argument counts any more" in " ".join(suggestion["careful"])
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "body", "named"),
+    [
+        ("{}", (), '{"to": "eve", "n": 2, "x": 1}', "n, to"),
+        ("{exclude: [to]}", (), '{"to": "eve", "n": 2, "x": 1}', "n"),
+        ("{include: [to, x]}", (), '{"to": "eve", "n": 1, "x": 1}', "to"),
+        ("{include: [to]}", (), '{"to": "eve", "n": 1, "x": 1}', "to"),
+        ("{headers: [x-team]}", ("X-Team: a",), '{"to": "bob", "n": 1, "x": 1}', "header x-team"),
+    ],
+)
+def test_what_the_line_makes_one_call_is_named(
+    key: str,
+    headers: tuple[str, ...],
+    body: str,
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whether two calls that differ only in these are one is for a person to say: `to` is no timestamp."""
+    first = Request("POST", "/up/v1/messages", (), '{"to": "bob", "n": 1, "x": 1}')
+    ((_, call),) = recorded(tmp_path, f"{POLICY}    key: {key}\n", first)
+    (suggestion,) = like(capsys, tmp_path, call, Request("POST", first.url, headers, body))["suggestions"]
+    said = f"calls that differ only in {named} are then one call"
+    assert [one for one in suggestion["careful"] if one.startswith(said)], suggestion
+    printed = explained(capsys, tmp_path, Request("POST", first.url, headers, body), "--like", call).out
+    assert f"Careful: {said}" in printed
 
 
 def test_a_rule_of_a_preset_is_found_there_and_not_to_be_changed_there(
@@ -148,6 +176,113 @@ def test_a_rule_of_a_preset_is_found_there_and_not_to_be_changed_there(
     assert "ships with semel" in " ".join(suggestion["careful"])
 
 
+# ---- what was not typed ----
+
+CHOOSING = ("Accept: */*", "Range: bytes=0-9", "Prefer: x", 'If-Match: "1"', "X-Team: a")
+TAKEN = 'Accept: */*, Range: bytes=0-9, Prefer: x, If-Match: "1", X-Team: a'
+KEYED = POLICY + "    key: {headers: [x-team]}\n"
+
+
+def test_a_header_that_counts_and_was_not_typed_is_taken_over_from_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So the one field that differs is found all the same, and one line says what was assumed."""
+    first = Request("POST", FIRST.url, CHOOSING, FIRST.body)
+    ((_, call),) = recorded(tmp_path, KEYED, first)
+    told = like(capsys, tmp_path, call, SECOND)
+    assert [one["field"] for one in told["differences"]] == ["body.n"]
+    assert [one["yaml"] for one in told["suggestions"]] == ["key: {exclude: [n], headers: [x-team]}"]
+    (line,) = told["assumed"]
+    start, _, rest = line.partition("since no -H gave it: ")
+    assert start == "taken over from the record, "
+    values, _, end = rest.partition("; ")
+    assert sorted(values.split(", ")) == sorted(TAKEN.split(", "))
+    assert end == "if your agent really leaves it out, that is the difference"
+    assert f"  {line}\n" in explained(capsys, tmp_path, SECOND, "--like", call).out
+
+
+def test_with_what_was_taken_over_the_page_is_of_one_piece(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same call has the same id, and its answer would be replayed."""
+    ((_, call),) = recorded(tmp_path, KEYED, Request("POST", FIRST.url, CHOOSING, FIRST.body))
+    found = document(capsys, tmp_path, FIRST, "--like", call)
+    assert (found["call"], found["now"]["what"]) == (call, "replayed")
+    assert {"name": "accept", "value": "*/*"} in found["headers"]
+    assert found["like"]["same"]
+    assert document(capsys, tmp_path, FIRST)["call"] != call  # without --like there is nothing to take over
+
+
+def test_what_was_typed_is_never_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A header with another value is a difference, and the missing ones are still taken over."""
+    ((_, call),) = recorded(tmp_path, KEYED, Request("POST", FIRST.url, CHOOSING, FIRST.body))
+    told = like(capsys, tmp_path, call, Request("POST", FIRST.url, ("accept: text/html",), FIRST.body))
+    assert [one["field"] for one in told["remaining"]] == ["header accept"]
+    assert "Accept:" not in told["assumed"][0]
+    assert "Prefer: x" in told["assumed"][0]
+
+
+def test_a_guessed_media_type_gives_way_to_the_recorded_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """curl -d sends JSON as a form unless told otherwise. A guess that was right is not worth a line."""
+    form = ("Content-Type: application/x-www-form-urlencoded",)
+    ((_, call),) = recorded(tmp_path, POLICY, Request("POST", FIRST.url, form, FIRST.body))
+    told = like(capsys, tmp_path, call, FIRST)
+    assert told["same"]
+    assert "Content-Type: application/x-www-form-urlencoded;" in told["assumed"][0]
+    ((_, call),) = recorded(tmp_path / "json", POLICY, FIRST)
+    assert like(capsys, tmp_path / "json", call, SECOND)["assumed"] == []
+
+
+SAME_CALLER = "no credentials were given with -H: taken to be the same caller"
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer geheim", "Cookie: a=geheim", "X-Login: geheim"])
+def test_without_credentials_the_caller_is_taken_to_be_the_same(
+    header: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody likes to type a token: `credential: exclude` is not what they were asking for."""
+    policy = POLICY.replace("rules:", "credentials: [x-login]\nrules:")
+    ((_, call),) = recorded(tmp_path, policy, Request("POST", FIRST.url, (header,), FIRST.body))
+    told = like(capsys, tmp_path, call, SECOND)
+    assert [one["field"] for one in told["differences"]] == ["body.n"]
+    assert [one["yaml"] for one in told["suggestions"]] == ["key: {exclude: [n]}"]
+    assert told["assumed"] == [SAME_CALLER]
+    assert f"  {SAME_CALLER}\n" in explained(capsys, tmp_path, SECOND, "--like", call).out
+    found = document(capsys, tmp_path, FIRST, "--like", call)
+    assert (found["call"], found["now"]["what"], found["like"]["same"]) == (call, "replayed", True)
+    assert found["like"]["assumed"] == [SAME_CALLER]
+
+
+def test_nothing_is_assumed_of_a_call_without_credentials_or_of_a_caller_who_gave_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There the record proves it: the same, or others, and then the line about credentials is suggested."""
+    mine = ("Authorization: Bearer geheim-1",)
+    requests = [FIRST, Request("POST", FIRST.url, mine, FIRST.body)]
+    (_, without), (_, with_mine) = recorded(tmp_path, POLICY, *requests)
+    assert like(capsys, tmp_path, without, SECOND)["assumed"] == []
+    for call, header in ((with_mine, "Authorization: Bearer geheim-2"), (without, mine[0])):
+        told = like(capsys, tmp_path, call, Request("POST", FIRST.url, (header,), FIRST.body))
+        assert told["assumed"] == []
+        assert [one["yaml"] for one in told["suggestions"]] == ["key: {credential: exclude}"]
+
+
+def test_a_secret_header_that_the_rule_counts_is_taken_to_be_the_same_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record does not keep it, so its value cannot be taken over."""
+    policy = POLICY + "    key: {headers: [x-session-id], credential: exclude}\n"
+    first = Request("POST", FIRST.url, ("X-Session-Id: geheim",), FIRST.body)
+    ((_, call),) = recorded(tmp_path, policy, first)
+    told = like(capsys, tmp_path, call, FIRST)
+    assert told["same"]
+    assert told["assumed"] == [
+        "not given with -H, and not kept in the record: taken to be the same: x-session-id"
+    ]
+
+
 # ---- what has changed since ----
 
 
@@ -164,6 +299,7 @@ def test_after_the_line_was_pasted_the_old_record_is_said_to_have_its_old_name(
     assert "have changed since" in told["note"]
     printed = explained(capsys, tmp_path, SECOND, "--like", call).out
     assert "Both would have the same name now" in printed
+    assert "under its older name, which is\n  not found any more: this request would be sent.\n" in printed
 
 
 @pytest.mark.parametrize("key", ["client_key: ignore", "credential: exclude", "headers: [x-team]"])
@@ -230,7 +366,8 @@ def test_a_large_recorded_body_is_compared_too(tmp_path: Path, capsys: pytest.Ca
         blob.unlink()
     ran = explained(capsys, tmp_path, requests[1], "--like", call)
     assert ran.status == 1
-    assert f"The request of call {call} cannot be read from the record" in ran.err
+    assert f"--like: the request of call {call} cannot be read from the record" in ran.err
+    assert "semel would refuse" not in ran.err
 
 
 # ---- which call ----
@@ -254,28 +391,42 @@ def test_an_ambiguous_beginning_is_refused(
     monkeypatch.setattr("proxy.explaining.record._beginning_with", all_of_them)
     ran = explained(capsys, tmp_path, FIRST, "--like", "123456")
     assert ran.status == 1
-    assert "More than one call begins with 123456: " in ran.err
+    assert "--like: more than one call begins with 123456: " in ran.err
     assert all(call in ran.err for call in calls)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("12345", "is not a call's id"),
-        ("xyzxyzxyz", "is not a call's id"),
-        ("0" * 33, "is not a call's id"),
-        ("0" * 32, "There is no call 0000"),
-        ("000000000", "calls begins with 000000000"),
+        ("0" * 32, "--like: there is no call 0000"),
+        ("000000000", "--like: none of the newest 5000 calls in the record in "),
     ],
 )
-def test_a_call_that_is_not_there_is_refused(
+def test_a_call_that_is_not_there_is_the_options_fault(
     given: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit status 1, and what to do."""
+    """Exit status 1; where it was looked for, and how to look elsewhere. The request is not blamed."""
     recorded(tmp_path, POLICY, FIRST)
     ran = explained(capsys, tmp_path, FIRST, "--like", given)
     assert (ran.status, ran.out) == (1, "")
-    assert said in ran.err
+    assert ran.err.startswith(said)
+    assert given in ran.err
+    assert f" in the record in {tmp_path}/state" in ran.err
+    assert f"`semel calls list --state-dir {tmp_path}/state`" in ran.err
+    assert "name that one with --state-dir DIR" in ran.err
+    assert "semel would refuse" not in ran.err
+
+
+@pytest.mark.parametrize("given", ["361a", "12345", "xyzxyzxyz", "0" * 33, ""])
+def test_what_is_no_id_at_all_is_a_usage_error(
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit status 2, and what an id looks like."""
+    recorded(tmp_path, POLICY, FIRST)
+    ran = explained(capsys, tmp_path, FIRST, "--like", given)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"--like {given!r} is not a call's id: that has 32 hex digits" in ran.err
+    assert "semel would refuse" not in ran.err
 
 
 def test_without_a_record_there_is_nothing_to_compare_with(

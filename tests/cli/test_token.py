@@ -62,6 +62,17 @@ def test_the_printed_lines_let_the_printed_token_in(
     assert (entry.tenant, entry.role) == ("42", role)
 
 
+def test_a_further_token_needs_only_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it says: the whole of the first output, and the last line of the others."""
+    whole, *further = [semel(capsys, *NEW, role).out for role in Role]
+    assert "a further\ntoken needs only the last of these lines, under `tokens:`." in whole
+    lines = [text.splitlines()[-1] for text in further]
+    (tmp_path / "semel.yaml").write_text(whole[whole.index("auth:") :] + "\n".join(lines))
+    auth = load_settings({}, {}, tmp_path / "semel.yaml").auth
+    assert auth is not None
+    assert [entry.role for entry in auth.tokens] == list(Role)
+
+
 def test_json_has_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     made = semel(capsys, *NEW, "agent", "--json").document(SCHEMA)
     assert made["sha256"] == hashlib.sha256(made["token"].encode()).hexdigest()

@@ -10,6 +10,7 @@ import pytest
 
 from proxy import errors
 from proxy.core.intent import State
+from proxy.front.incoming import said_to_semel
 from proxy.problem import PROBLEMS, render
 from tests.inside import call, semel
 from tests.origin import READ_ALL, Close, Origin, Reset, Stall, answer
@@ -87,6 +88,7 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
     assert (members["call"], members["tool"], members["upstream_status"]) == ("0" * 32, "send", 500)
     assert headers["content-type"] == "application/problem+json"
     assert headers["content-length"] == str(len(body))
+    assert body.endswith(b"}\n"), "a shell's prompt would stick to it"
     assert headers["semel-status"] == "refused"
     assert headers["semel-call"] == "0" * 32
     if retryable:
@@ -95,6 +97,16 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
     else:
         assert headers["x-should-retry"] == headers["stripe-should-retry"] == "false"
         assert "retry-after" not in headers
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [(b"Semel-Tol", ": did you mean 'semel-tool'?"), (b"Semel-X9z9z9z9z9", "semel-tool.")]
+)
+def test_an_unknown_header_of_semels_is_told_in_one_sentence(name: bytes, told: str) -> None:
+    """Which ends once."""
+    with pytest.raises(errors.BadRequest) as refused:
+        said_to_semel(((name, b"x"),))
+    assert refused.value.detail.endswith(told)
 
 
 def test_a_store_in_trouble_says_what_to_do() -> None:
@@ -158,7 +170,8 @@ async def test_a_doubt_says_what_is_known(tmp_path: Path, ending: Reset | Close)
             assert members["since"].endswith("+00:00")
             assert members["resolve"] == f"/_semel/calls/{members['call']}/resolve"
             assert "not sent again" in members["detail"]
-            assert f"semel calls show {members['call']}" in members["detail"]
+            how = f"`semel calls show {members['call']} --proxy URL`, URL being this proxy's, says what is"
+            assert how in members["detail"]
         assert origin.started == 1
 
 

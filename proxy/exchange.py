@@ -85,7 +85,7 @@ class Exchange:
                 return reply
 
     async def _ask_once(self, ask: Ask, deadline: float, *, unread: bool, has_flown: bool) -> Reply | None:
-        """None: something has changed, look again. `unread`: there is most likely no row; the claim will see."""
+        """None: something has changed, look again. `unread`: most likely there is no row; the claim sees."""
         identity = ask.identity
         flight = self._flights.get(identity.key)
         if flight is not None:

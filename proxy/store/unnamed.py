@@ -62,7 +62,8 @@ class Unnamed:
     def _files(self) -> Iterator[Path]:
         for parent in sorted(self._directory.iterdir()):
             if parent.is_dir():
-                yield from [path for path in parent.iterdir() if path.is_file()]  # names at once: no directory stays open between portions
+                # Names at once: no directory stays open between portions. What is no file is not ours.
+                yield from [path for path in parent.iterdir() if path.is_file()]
 
     def _removable(self, path: Path, is_named: Callable[[str], bool]) -> int | None:
         """Its size. None: it is young, or named, or not ours to judge."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from proxy import ledger
@@ -16,9 +14,8 @@ ENOUGH = 3
 
 
 @pytest.fixture(autouse=True)
-def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "NEW_IN_A_ROW", ENOUGH)
-    yield
 
 
 class Counted(Process):

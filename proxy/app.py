@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from proxy.admin.api import Api
-from proxy.admin.desk import LocalDesk, lifetimes_in
+from proxy.admin.desk import LocalDesk, lifetimes_in, segments_in
 from proxy.clock import Clock, SystemClock
 from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
@@ -95,7 +95,8 @@ class App:
         aside = Aside()
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         lifetimes = lifetimes_in(lambda: watch.current)
-        desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes)
+        segments = segments_in(lambda: watch.current)
+        desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes, segments=segments)
         handler = Handler(
             exchange=exchange,
             policies=lambda: watch.current,

@@ -8,6 +8,7 @@ store fails meanwhile (`StoreUnavailable`), the decision may have landed: look a
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from proxy.clock import Clock
@@ -25,6 +26,8 @@ UNKNOWN_STATUS = 0
 # Framing follows the body that was given, and a session belongs to whoever asked first.
 _NOT_TAKEN_OVER = frozenset({b"content-length", b"set-cookie"})
 _BODILESS = frozenset({204, 304})
+# What would end a header, and let its value say another one.
+_SPLITS = re.compile(rb"[\r\n\0]")
 
 
 class Verdict(StrEnum):
@@ -128,6 +131,8 @@ async def _answer(
         known = UNKNOWN_STATUS if status is None else status
         return Answer(status=known, size=0, recorded_at=now, place=Place.NOWHERE, why_nowhere=why)
     known = 200 if status is None else status
+    if any(_SPLITS.search(name + value) for name, value in headers):
+        raise ValueError("a header holds no line break and no NUL")
     if body and known in _BODILESS:
         raise ValueError(f"an answer of status {known} has no body")
     kept = tuple(

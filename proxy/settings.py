@@ -45,9 +45,10 @@ _PATHS: tuple[tuple[str, ...], ...] = (
 )
 VARIABLES = {PREFIX + "_".join(path).upper(): path for path in _PATHS}
 
-# Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself.
+# Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself, and
+# whether the command line shows where a defect is.
 OTHER_VARIABLES = frozenset(
-    {"SEMEL_RUN", "SEMEL_ATTEMPT", "SEMEL_URL", "SEMEL_TOKEN", "SEMEL_SOAK", "SEMEL_CONFIG"}
+    {"SEMEL_RUN", "SEMEL_ATTEMPT", "SEMEL_URL", "SEMEL_TOKEN", "SEMEL_SOAK", "SEMEL_CONFIG", "SEMEL_DEBUG"}
 )
 
 # Flags are named like the setting, with one exception.
@@ -64,7 +65,7 @@ def load_settings(
     """Raises SettingsMistakes, with everything that is wrong. A flag that is None was not given. `tokens` are
     for when none are configured."""
     log = Log()
-    tree = _file(_config_path(environ, config), log)
+    tree = _file(_config_path(environ, config, log), log)
     for path, node in (*_variables(environ, log), *_flags(flags)):
         tree = _overlaid(tree, path, node)
     if tokens and not any(key.text == "auth" and not _is_null(value) for key, value in tree.entries):
@@ -75,12 +76,20 @@ def load_settings(
     return settings
 
 
-def _config_path(environ: Mapping[str, str], config: Path | None) -> Path | None:
+def _config_path(environ: Mapping[str, str], config: Path | None, log: Log) -> Path | None:
     if config is not None:
         return config
     if named := environ.get("SEMEL_CONFIG"):
         return Path(named)
-    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+    try:
+        return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+    except OSError as error:  # a working directory that may not be entered
+        log.add(
+            Place(str(DEFAULT_FILE)),
+            f"cannot be looked for: {error.strerror}. Change to a directory that this user may enter, or "
+            "name a file with --config FILE",
+        )
+        return None
 
 
 def _file(path: Path | None, log: Log) -> Pairs:

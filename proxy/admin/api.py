@@ -4,6 +4,7 @@ the desk. Knows nothing of sockets; front/own.py hands requests in and answers o
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -36,6 +37,9 @@ _HARMLESS = re.compile(
     re.IGNORECASE,
 )
 _CODINGS = re.compile(r"gzip|br|deflate|zstd", re.IGNORECASE)
+# What is larger is read in a thread: calls do not wait for it.
+LARGEST_AT_ONCE = 1024 * 1024
+LARGEST_OUTSIDE_TEXTS = 16 * 1024
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
@@ -72,7 +76,7 @@ class Api:
         if call_id:
             key_of(call_id)
         query = _query(route.query or {}, request.query)
-        body = _json_body(route, request) if route.body else {}
+        body = await _body_of(route, request)
         if route.handle is None:
             return _json(openapi.document())
         desk = self._desk.of(request.tenant)
@@ -109,17 +113,39 @@ def _value(schema: Schema, text: str) -> str | int:
     return int(text) if schema.get("type") == "integer" and _WHOLE.fullmatch(text) else text
 
 
+async def _body_of(route: Route, request: Request) -> Json:
+    if not route.body:
+        return {}
+    if len(request.body) <= LARGEST_AT_ONCE:
+        return _json_body(route, request)
+    return await asyncio.to_thread(_json_body, route, request)
+
+
 def _json_body(route: Route, request: Request) -> Json:
     """A form of another site cannot send this type without asking first, and nobody answers that."""
     sent = [value for name, value in request.headers if name.lower() == b"content-type"]
     if [value.partition(b";")[0].strip().lower() for value in sent] != [b"application/json"]:
         raise UnsupportedMediaType("Send JSON, with Content-Type: application/json.")
+    _check_flat(request.body)
     try:
         said: Json = orjson.loads(request.body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"The body is not JSON: {error}.") from None
     check(ref(route.body), said, "The body")
     return said
+
+
+def _check_flat(body: bytes) -> None:
+    """A decision is a few members, of which one text may be long. Anything else that is long would stop all
+    calls while it is parsed, a thread or not; so what stands outside of texts is measured first."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # every quote left begins or ends a text
+    quotes = plain.count(b'"')
+    if quotes > LARGEST_OUTSIDE_TEXTS or quotes + _outside(plain) > LARGEST_OUTSIDE_TEXTS:
+        raise BadRequest("The body is too large for a decision: only the text of an answer may be long.")
+
+
+def _outside(plain: bytes) -> int:
+    return sum(map(len, plain.split(b'"')[::2]))
 
 
 def _json(document: Json) -> Reply:

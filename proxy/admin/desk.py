@@ -7,21 +7,24 @@ a store opened beside a running proxy, or behind that proxy's HTTP API (remote.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 import orjson
 
 from proxy import operator
 from proxy.admin import views
-from proxy.admin.schemas import BODILESS
+from proxy.admin.checked import mistakes
+from proxy.admin.schemas import BODILESS, MEDIA_TYPE, REASON, Schema
 from proxy.admin.views import Json
 from proxy.answers import Answers
 from proxy.clock import Clock
 from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
-from proxy.core.policy import DEFAULT_EFFECT, DEFAULT_NAME, PolicySet
+from proxy.core.policy import DEFAULT_EFFECT, DEFAULT_NAME, PolicySet, split_path
 from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
 from proxy.operator import Verdict
@@ -32,6 +35,9 @@ T = TypeVar("T")
 
 # A call that no rule matched: a decision about it stands as long as its answer would have.
 DEFAULT_TTL = DEFAULT_EFFECT.ttl
+# A page ends with the portion that makes it as large as this; arguments of 64 KiB make a portion of 1 MiB.
+LARGEST_PAGE_BYTES = 4 * 1024 * 1024
+PORTION = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,31 @@ def lifetimes_in(policies: Callable[[], PolicySet]) -> Lifetimes:
     return ttl_of
 
 
+# The named segments of a path that was sent, by upstream, rule and path, as the policies of today name them.
+Segments: TypeAlias = Callable[[str, str, str], Mapping[str, str]]
+
+
+def segments_in(policies: Callable[[], PolicySet]) -> Segments:
+    """By the rule of that name; where there is none (any more), by every rule that fits: they serve to hide
+    secrets, and rather too much is hidden than too little."""
+
+    def names_in(upstream: str, rule: str, path: str) -> Mapping[str, str]:
+        known = policies().upstreams.get(upstream)
+        if known is None:
+            return {}
+        segments = split_path(path.removeprefix(known.base_path))
+        rules = [one for one in known.rules if one.name == rule] or known.rules
+        patterns = [one.path for one in rules if one.path is not None]
+        return {name: text for one in patterns for name, text in (one.match(segments) or {}).items()}
+
+    return names_in
+
+
+def no_segments(upstream: str, rule: str, path: str) -> Mapping[str, str]:
+    """Without policies only the record's arguments name segments."""
+    return {}
+
+
 class LocalDesk:
     """`serving`: this process is a proxy, and its own figures mean something. `tenant`: whose calls can be
     seen from here; another's is as good as not there. Empty: everybody's."""
@@ -105,6 +136,7 @@ class LocalDesk:
         codec: Codec,
         clock: Clock,
         lifetimes: Lifetimes,
+        segments: Segments = no_segments,
         serving: bool = True,
         tenant: str = "",
     ) -> None:
@@ -112,6 +144,7 @@ class LocalDesk:
         self._codec = codec
         self._clock = clock
         self._lifetimes = lifetimes
+        self._segments = segments
         self._serving = serving
         self._tenant = tenant
         self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=0)
@@ -122,19 +155,37 @@ class LocalDesk:
             codec=self._codec,
             clock=self._clock,
             lifetimes=self._lifetimes,
+            segments=self._segments,
             serving=self._serving,
             tenant=tenant,
         )
 
     async def calls(self, query: Query) -> Json:
-        page = await self._store.find(replace(query, tenant=self._tenant))
+        """Read in portions, so that a page can end where it is large enough."""
+        whole: Json = {"calls": [], "next": query.after, "unreadable": []}
+        left, size = query.limit, 0
+        while left > 0 and size < LARGEST_PAGE_BYTES:
+            wanted = replace(query, tenant=self._tenant, limit=min(left, PORTION), after=whole["next"])
+            part = await self._portion(wanted)
+            size += sum(len(json.dumps(call)) for call in part["calls"])
+            left -= wanted.limit
+            whole["calls"] += part["calls"]
+            whole["unreadable"] += part["unreadable"]
+            whole["next"] = part["next"]
+            if part["next"] is None:
+                break
+        return whole
+
+    async def _portion(self, query: Query) -> Json:
+        page = await self._store.find(query)
         replays = await asyncio.gather(*(self._store.replays(call.key) for call in page.calls))
         return views.page(page, replays, self._codec)
 
     async def call(self, call_id: str) -> Json:
         call = await self._find(call_id)
         replays, history = await asyncio.gather(self._store.replays(call.key), self._store.history(call.key))
-        return views.detail(call, replays, history, self._codec)
+        segments = partial(self._segments, call.upstream, call.rule)
+        return views.detail(call, replays, history, self._codec, segments)
 
     async def body(self, call_id: str) -> Body:
         call = await self._find(call_id)
@@ -159,6 +210,7 @@ class LocalDesk:
         )
 
     async def resolve(self, call_id: str, resolution: Resolution) -> Json:
+        _check(resolution)
         call = await self._find(call_id)
         # Only where it will be used: whoever looks it up may have something to say about it.
         ttl = self._lifetimes(call.upstream, call.rule) if call.state is State.IN_DOUBT else None
@@ -184,6 +236,7 @@ class LocalDesk:
         return await _decided(self.call(call_id))
 
     async def forget(self, call_id: str, decision: Decision) -> Json:
+        _check(decision)
         await self._find(call_id)
         await _decided(
             operator.forget(
@@ -222,6 +275,26 @@ def key_of(call_id: str) -> bytes:
     if len(call_id) != 32 or not set(call_id) <= set("0123456789abcdef"):
         raise NotFound(f"{call_id[:64]!r} is not a call's id: 32 lower-case hexadecimal digits.")
     return bytes.fromhex(call_id)
+
+
+# What people write into the record and into answers, however it gets here: the schema of the API holds for
+# the command line too.
+_WRITTEN: dict[str, tuple[Schema, str]] = {
+    "reason": (REASON, "The reason must be one line of at most 2000 characters, without control ones."),
+    "content_type": (MEDIA_TYPE, "The content type must be like text/plain, of at most 200 characters."),
+}
+
+
+def _check(decision: Decision) -> None:
+    for name, (schema, told) in _WRITTEN.items():
+        text = getattr(decision, name, None)
+        if text is not None and (mistakes(schema, text) or not _is_unicode(text)):
+            raise BadRequest(told)
+
+
+def _is_unicode(text: str) -> bool:
+    """Bytes of a command line that are not UTF-8 arrive as lone surrogates."""
+    return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
 
 
 async def _decided(deciding: Awaitable[T]) -> T:

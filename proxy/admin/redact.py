@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 HIDDEN = "[redacted]"
 
 # `max_tokens` and an Idempotency-Key are no secrets; a bare `key`, `sig` or `code` is one at many an API.
 _SECRET = re.compile(
-    r"token(?!s)|secret|passw|passphrase|credential|authorization|session|cookie|signature|jwt|oauth"
-    r"|api[-_.]?key|access[-_.]?key|private[-_.]?key"
+    r"token(?!s)|secret|passw|passphrase|passcode|credential|authorization|session|cookie|signature|jwt|oauth"
+    r"|assertion|bearer|(?:api|access|private|auth|user|client|app)[-_.]?key"
     r"|(?:^|[-_.\[])(?:auth|key|sig|pwd|pass|code|otp|pin|sid)(?:$|[-_.\]])"
 )
+# Name and password in an absolute address.
+_USER = re.compile(r"(?<![^:\s<\"'=])//[^/?#\s<>\"']*@")
+_BRACKETED = re.compile(r"<([^>]*)")
 _NO_SECRET = re.compile(r"idempotency[-_.]?key")
 # Headers whose value is an address, and may hold a query.
 _ADDRESSES = frozenset({"location", "content-location", "referer", "origin", "link", "refresh"})
@@ -36,8 +40,8 @@ def target(text: str, path_names: Mapping[str, object] | None = None) -> str:
     hidden = {str(value) for name, value in (path_names or {}).items() if sounds_secret(name)}
     if hidden:
         path = "/".join(HIDDEN if _unescaped(part) in hidden else part for part in path.split("/"))
-    # A fragment of an address in a header may hold what OAuth puts there.
-    shown = f"#{pairs(fragment)}" if hash_mark else ""
+    # A fragment of an address in a header may hold what OAuth puts there, or a query of its own.
+    shown = f"#{'?'.join(map(pairs, fragment.split('?')))}" if hash_mark else ""
     return path + (f"?{pairs(query)}" if mark else "") + shown
 
 
@@ -47,8 +51,13 @@ def pairs(query: str) -> str:
 
 
 def _pair(piece: str) -> str:
-    name, mark, _ = piece.partition("=")
-    return f"{name}={HIDDEN}" if mark and sounds_secret(_unescaped(name.replace("+", " "))) else piece
+    """`;` separates too at some APIs, and is part of a value at others: behind a secret all is hidden."""
+    parts = piece.split(";")
+    for at, part in enumerate(parts):
+        name, mark, _ = part.partition("=")
+        if mark and sounds_secret(_unescaped(name.replace("+", " "))):
+            return ";".join([*parts[:at], f"{name}={HIDDEN}"])
+    return piece
 
 
 def _unescaped(text: str) -> str:
@@ -65,11 +74,26 @@ def headers(given: Iterable[tuple[bytes, bytes]]) -> list[list[str]]:
         if sounds_secret(name):
             value = HIDDEN
         elif name.lower() in _ADDRESSES:
-            value = target(value)
+            value = _address(value)
         shown.append([name, value])
     return shown
 
 
+def _address(value: str) -> str:
+    """An address, or a Link with several in angle brackets, each with a query of its own."""
+    value = _USER.sub(f"//{HIDDEN}@", value)
+    if "<" in value:
+        return _BRACKETED.sub(lambda found: f"<{target(found[1])}", value)
+    return target(value)
+
+
 def values(given: Mapping[str, object]) -> dict[str, object]:
     """Named values (a query, path segments): the secret-sounding ones replaced."""
-    return {name: HIDDEN if sounds_secret(name) else value for name, value in given.items()}
+    return {name: HIDDEN if sounds_secret(name) else texts(value) for name, value in given.items()}
+
+
+def texts(value: Any) -> Any:  # noqa: ANN401 (a text or a list of them, and it stays what it is)
+    """`1;token=x` is one value to a reader for whom `;` does not separate."""
+    if isinstance(value, list):
+        return [texts(one) for one in value]
+    return pairs(value) if isinstance(value, str) and ";" in value else value

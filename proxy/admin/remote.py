@@ -12,11 +12,12 @@ import http.client
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from proxy.admin.desk import Body, Decision, Resolution, key_of
+from proxy.admin.fits import fits
 from proxy.admin.routes import PREFIX
+from proxy.admin.schemas import COMPONENTS, PROBLEM
 from proxy.admin.views import Json
 from proxy.errors import ConfigurationError, Refusal, StoreUnavailable, Unauthorized
 from proxy.problem import CONTENT_TYPE, PROBLEMS
@@ -27,13 +28,16 @@ PATIENCE = 30.0
 LARGEST_DOCUMENT = 64 * 1024 * 1024
 CHUNK = 256 * 1024
 _KINDS = {problem.name: kind for kind, problem in PROBLEMS.items()}
+# What a refusal knows beside its detail.
+_MEMBERS = tuple(name for name in PROBLEM["properties"] if name not in PROBLEM["required"])
+_UNCERTAIN = " Whether the decision arrived is not known: look at the call again before you decide."
 
 
 class RemoteDesk:
     """`url` is the proxy's own address, as http://127.0.0.1:8080."""
 
     def __init__(self, url: str, token: str = "", patience: float = PATIENCE) -> None:
-        self._url = _checked(url)
+        self._url = address(url)
         self._token = token
         self._patience = patience
         if not token.isascii() or not token.isprintable():
@@ -45,22 +49,22 @@ class RemoteDesk:
             "limit": query.limit, "after": query.after,
         }  # fmt: skip
         said = urlencode({name: value for name, value in given.items() if value not in (None, "")})
-        return await self._ask("GET", f"calls?{said}")
+        return await self._ask("CallPage", "GET", f"calls?{said}")
 
     async def call(self, call_id: str) -> Json:
         key_of(call_id)
-        return await self._ask("GET", f"calls/{call_id}")
+        return await self._ask("CallDetail", "GET", f"calls/{call_id}")
 
     async def body(self, call_id: str) -> Body:
         key_of(call_id)
         response, connection = await asyncio.to_thread(self._send, "GET", f"calls/{call_id}/body", None)
         if response.status != 200 or not response.headers.get("Content-Disposition"):
-            await asyncio.to_thread(self._document, response, connection)
-            raise self._stranger(response)
+            await asyncio.to_thread(self._document, response, connection, deciding=False)
+            raise self._stranger(response, deciding=False)
         return Body(
             content_type=response.headers.get("Content-Type", ""),
             content_encoding=response.headers.get("Content-Encoding", ""),
-            size=int(response.headers.get("Content-Length", 0)),
+            size=response.length or 0,
             content=self._parts(response, connection),
         )
 
@@ -75,21 +79,28 @@ class RemoteDesk:
             "reason": resolution.reason,
             "version": resolution.version,
         }
-        return await self._ask("POST", f"calls/{call_id}/resolve", said)
+        return await self._ask("CallDetail", "POST", f"calls/{call_id}/resolve", said)
 
     async def forget(self, call_id: str, decision: Decision) -> Json:
         key_of(call_id)
         said = {"reason": decision.reason, "version": decision.version}
-        return await self._ask("POST", f"calls/{call_id}/forget", said)
+        return await self._ask("CallDetail", "POST", f"calls/{call_id}/forget", said)
 
     async def stats(self) -> Json:
-        return await self._ask("GET", "stats")
+        return await self._ask("Stats", "GET", "stats")
 
     # ---- over the wire ----
 
-    async def _ask(self, method: str, path: str, said: Mapping[str, object] | None = None) -> Json:
+    async def _ask(
+        self, wanted: str, method: str, path: str, said: Mapping[str, object] | None = None
+    ) -> Json:
+        """`wanted` is the component of the API's schema that the document fits."""
         response, connection = await asyncio.to_thread(self._send, method, path, said)
-        return await asyncio.to_thread(self._document, response, connection)
+        deciding = said is not None
+        document = await asyncio.to_thread(self._document, response, connection, deciding=deciding)
+        if not fits(COMPONENTS[wanted], document):
+            raise self._stranger(response, deciding=deciding)
+        return document
 
     def _send(
         self, method: str, path: str, said: Mapping[str, object] | None
@@ -116,21 +127,28 @@ class RemoteDesk:
             return http.client.HTTPSConnection(host, port, timeout=self._patience, context=context)
         return http.client.HTTPConnection(host, port, timeout=self._patience)
 
-    def _document(self, response: http.client.HTTPResponse, connection: http.client.HTTPConnection) -> Json:
+    def _document(
+        self,
+        response: http.client.HTTPResponse,
+        connection: http.client.HTTPConnection,
+        *,
+        deciding: bool,
+    ) -> Json:
         try:
-            data = response.read(LARGEST_DOCUMENT + 1)
-            document = json.loads(data)
+            document = json.loads(response.read(LARGEST_DOCUMENT + 1))
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error, deciding=False) from None
-        except ValueError:
-            raise self._stranger(response) from None
+            raise self._unreachable(error, deciding=deciding) from None
+        except (ValueError, RecursionError):
+            raise self._stranger(response, deciding=deciding) from None
         finally:
             connection.close()
-        if not isinstance(document, dict):
-            raise self._stranger(response)
-        if response.status == 200 and response.headers.get_content_type() == "application/json":
+        kind = response.headers.get_content_type()
+        if kind == CONTENT_TYPE.decode() and fits(PROBLEM, document):
+            if refusal := self._refusal(document):
+                raise refusal
+        elif response.status == 200 and kind == "application/json" and isinstance(document, dict):
             return document
-        raise self._problem(response, document)
+        raise self._stranger(response, deciding=deciding)
 
     async def _parts(
         self, response: http.client.HTTPResponse, connection: http.client.HTTPConnection
@@ -147,25 +165,23 @@ class RemoteDesk:
 
     # ---- what went wrong ----
 
-    def _problem(self, response: http.client.HTTPResponse, document: Json) -> Exception:
-        members: dict[str, Any] = dict(document)
-        kind = _KINDS.get(str(members.pop("type", "")).removeprefix("urn:semel:"))
-        if kind is None or response.headers.get_content_type() != CONTENT_TYPE.decode():
-            return self._stranger(response)
-        detail = str(members.pop("detail", "")) or f"HTTP {response.status}"
+    def _refusal(self, problem: Json) -> Refusal | None:
+        """With the members that are known here; others are a stranger's, or of another version."""
+        kind = _KINDS.get(problem["type"].removeprefix("urn:semel:"))
+        if kind is None:
+            return None
+        detail = problem["detail"]
         if kind is Unauthorized:
             detail += " On the command line: --token T, or SEMEL_TOKEN."
-        for name in ("title", "status"):
-            members.pop(name, None)
-        refusal: Refusal = kind(detail, **members)
-        return refusal
+        return kind(detail, **{name: problem[name] for name in _MEMBERS if name in problem})
 
-    def _stranger(self, response: http.client.HTTPResponse) -> ConfigurationError:
+    def _stranger(self, response: http.client.HTTPResponse, *, deciding: bool) -> StoreUnavailable:
         kind = response.headers.get_content_type()
-        return ConfigurationError(
-            f"What answers at {self._shown} is not this semel (HTTP {response.status}, {kind}): check "
-            "--proxy and SEMEL_URL."
+        told = (
+            f"What answers at {self._shown} is not a semel, or another version of it (HTTP "
+            f"{response.status}, {kind}): check --proxy and SEMEL_URL."
         )
+        return StoreUnavailable(told + _UNCERTAIN if deciding else told)
 
     def _unreachable(self, error: Exception, *, deciding: bool) -> StoreUnavailable:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -173,7 +189,7 @@ class RemoteDesk:
             f"No semel answers at {self._shown}: {why}. Is `semel serve` running there (--proxy, SEMEL_URL)?"
         )
         if deciding and not isinstance(error, ConnectionRefusedError):
-            told += " Whether the decision arrived is not known: look at the call again before you decide."
+            told += _UNCERTAIN
         return StoreUnavailable(told)
 
     @property
@@ -181,11 +197,15 @@ class RemoteDesk:
         return f"{self._url.scheme}://{self._url.netloc}"
 
 
-def _checked(url: str) -> SplitResult:
+def address(url: str) -> SplitResult:
+    """Of a proxy. What a request line or a name server cannot take is told here, not by a traceback."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
+        host = parts.hostname or ""
+        host.encode("idna")
+        sayable = parts.path.isascii() and url.isprintable() and " " not in url
+        usable = parts.scheme in ("http", "https") and host and parts.port != 0 and sayable
+    except ValueError:  # UnicodeError is one
         usable = False
     if not usable:
         raise ConfigurationError(f"{url!r} is not the address of a proxy: write it as http://HOST:PORT.")

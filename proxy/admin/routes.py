@@ -108,12 +108,13 @@ def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
 
 
+_LIMIT = "Default: 100. A page of large calls holds fewer: it ends where they reach 4 MiB."
 _LISTED: dict[str, Schema] = {
     "state": STATE,
     "run": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
     "tool": {"type": "string", "minLength": 1, "maxLength": 1000},
     "upstream": {"type": "string", "minLength": 1, "maxLength": 200},
-    "limit": {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE, "description": "Default: 100."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE, "description": _LIMIT},
     "after": {
         "type": "integer",
         "minimum": 0,
@@ -173,7 +174,7 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="stats",
         name="showStats",
-        summary="How many calls are in which state, the oldest doubt, sizes",
+        summary="How many calls are in which state, the oldest doubt, sizes; of all tenants together",
         handle=_stats,
         gives="Stats",
     ),

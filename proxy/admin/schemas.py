@@ -2,7 +2,8 @@
 document, the checks on what arrives, and `--json` on the command line.
 
 Moments are RFC 3339 texts in UTC with milliseconds, everywhere: people read them in `--json` output and in
-logs as they are, they sort as text, and semel's problems have always said `since` that way.
+logs as they are, they sort as text, and semel's problems have always said `since` that way. A moment that no
+calendar has (a damaged record) is null.
 """
 
 from __future__ import annotations
@@ -54,12 +55,13 @@ VERSION: Schema = {
     "description": "The version of the call that the decision was made on; another one is refused with 409. "
     "Left out: whatever stands there is decided on.",
 }
-# Something to read: not only spaces and control characters, whatever a reader takes for one.
+# Something to read, in one line: no control characters, and not only what a reader takes for a space.
 REASON: Schema = {
     "type": "string",
     "minLength": 1,
     "maxLength": 2000,
-    "pattern": r"[^\s\u0000-\u001f\u007f-\u00a0\ufeff]",
+    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u00a0\ufeff]"
+    r"[^\u0000-\u001f\u007f-\u009f]*$",
     "description": "Kept in the call's history.",
 }
 STATUS: Schema = {"type": "integer", "minimum": 200, "maximum": 599}
@@ -103,7 +105,7 @@ CALL = _object(
             }
         ),
         "state": STATE,
-        "created_at": MOMENT,
+        "created_at": _or_null(MOMENT),
         "sent_at": _or_null(MOMENT),
         "settled_at": _or_null(MOMENT),
         "expires_at": _or_null(
@@ -132,11 +134,12 @@ CALL_PAGE = _object(
         "unreadable": {"type": "array", "items": ref("Unreadable")},
     },
     about="In the order in which calls were first seen, newest first; one that is sent anew after it was "
-    "forgotten keeps its place. `next` is what `after` takes for the page that follows; null on the last.",
+    "forgotten keeps its place. `next` is what `after` takes for the page that follows; null on the last. A "
+    "page may hold fewer than `limit`: it ends where its calls reach 4 MiB.",
 )
 EVENT = _object(
     {
-        "at": MOMENT,
+        "at": _or_null(MOMENT),
         "actor": TEXT,
         "event": TEXT,
         "from": _or_null(STATE),
@@ -150,14 +153,16 @@ REQUEST = _object(
     about="As it was sent, without credentials; values of query parameters and path segments whose names "
     "sound secret are replaced. `body_size` is null for a body that is kept apart.",
 )
-DOUBT = _object({"since": MOMENT, "reason": TEXT, "upstream_status": _or_null(COUNT), "excerpt": TEXT})
+DOUBT = _object(
+    {"since": _or_null(MOMENT), "reason": TEXT, "upstream_status": _or_null(COUNT), "excerpt": TEXT}
+)
 ANSWER = _object(
     {
         "status_code": _or_null({"type": "integer"}),
         "headers": HEADERS,
         "size": COUNT,
         "place": {"type": "string", "enum": [place.value for place in Place]},
-        "recorded_at": MOMENT,
+        "recorded_at": _or_null(MOMENT),
         "unavailable": _or_null(TEXT),
     },
     about="`unavailable` says why it cannot be given; null where it can.",
@@ -211,7 +216,8 @@ STATS = _object(
         "store_bytes": COUNT,
         "cache_evictions": _or_null(COUNT),
     },
-    about="`cache_evictions` are counted by each process for itself: null where no proxy was asked.",
+    about="Of the whole store: the calls of all tenants are counted, whoever asks. `cache_evictions` are "
+    "counted by each process for itself: null where no proxy was asked.",
 )
 PROBLEM: Schema = {
     "type": "object",

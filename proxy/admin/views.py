@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from proxy.store.base import Census, Page
 from proxy.store.codec import Codec, DamagedRecord, StoredRequest
 
 Json: TypeAlias = dict[str, Any]
+Segments: TypeAlias = Callable[[str], Mapping[str, str]]
 
 # What the record has for a status that nobody knows (proxy/operator.py).
 _UNKNOWN_STATUS = 0
@@ -28,12 +29,12 @@ LONGEST_NUMBER = 60
 _BODY_NAMES = {"digest": "body_digest", "multipart": "body_parts"}
 
 
-def moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def _moment_or_none(at: float | None) -> str | None:
-    return None if at is None else moment(at)
+def moment(at: float | None) -> str | None:
+    """None also for what no calendar has: a damaged number must not hide the rest of its call."""
+    try:
+        return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def call(record: Call, replays: int, codec: Codec) -> Json:
@@ -52,9 +53,9 @@ def call(record: Call, replays: int, codec: Codec) -> Json:
         "args": _arguments_of(record, codec),
         "state": record.state.value,
         "created_at": moment(record.created_at),
-        "sent_at": _moment_or_none(record.sent_at),
-        "settled_at": _moment_or_none(record.settled_at),
-        "expires_at": _moment_or_none(record.expires_at),
+        "sent_at": moment(record.sent_at),
+        "settled_at": moment(record.settled_at),
+        "expires_at": moment(record.expires_at),
         "sends": record.sends,
         "status_code": None if answer is None else _status(answer),
         "size": None if answer is None else answer.size,
@@ -73,12 +74,15 @@ def page(found: Page, replays: Sequence[int], codec: Codec) -> Json:
     }
 
 
-def detail(record: Call, replays: int, history: Sequence[Entry], codec: Codec) -> Json:
+def detail(
+    record: Call, replays: int, history: Sequence[Entry], codec: Codec, segments: Segments = lambda _: {}
+) -> Json:
+    """`segments`: the named segments of a path, also where the arguments do not hold them."""
     damage: list[str] = []
     return {
         "call": call(record, replays, codec),
         "events": [_event(entry) for entry in history],
-        "request": _request(record, codec, damage),
+        "request": _request(record, codec, damage, segments),
         "doubt": None if record.doubt is None else _doubt(record.doubt),
         "answer": None if record.answer is None else _answer(record.answer, codec, damage),
         "damage": damage,
@@ -90,11 +94,15 @@ def stats(census: Census, store: str, now: float, *, evictions_known: bool) -> J
     return {
         "store": store,
         "calls": {state.value: census.by_state.get(state, 0) for state in State},
-        "oldest_in_doubt_at": _moment_or_none(oldest),
-        "oldest_in_doubt_seconds": None if oldest is None else round(max(0.0, now - oldest), 3),
+        "oldest_in_doubt_at": moment(oldest),
+        "oldest_in_doubt_seconds": _age(oldest, now),
         "store_bytes": census.bytes_used,
         "cache_evictions": census.cache_evictions if evictions_known else None,
     }
+
+
+def _age(at: float | None, now: float) -> float | None:
+    return None if at is None or moment(at) is None else round(max(0.0, now - at), 3)
 
 
 def _status(answer: Answer) -> int | None:
@@ -139,15 +147,17 @@ def _answer(answer: Answer, codec: Codec, damage: list[str]) -> Json:
     }
 
 
-def _request(record: Call, codec: Codec, damage: list[str]) -> Json | None:
+def _request(record: Call, codec: Codec, damage: list[str], segments: Segments) -> Json | None:
     try:
         stored = codec.open_request(record.request)
     except (DamagedRecord, UnicodeDecodeError) as error:
         damage.append(f"the request: {error}")
         return None
+    target = stored.target.decode("latin-1")
+    names = {**segments(target.partition("?")[0]), **_path_names(stored)}
     return {
         "method": stored.method,
-        "target": redact.target(stored.target.decode("latin-1"), _path_names(stored)),
+        "target": redact.target(target, names),
         "headers": redact.headers(stored.headers),
         "body_size": None if record.request_blob else len(stored.body),
     }
@@ -195,6 +205,7 @@ def _unwrapped(kind: str, name: str, found: list[Any]) -> object:
     in_body = source == "body" or (source not in ("query", "path") and kind in ("json", "form"))
     if not in_body and redact.sounds_secret(name):
         return redact.HIDDEN
+    found = found if in_body else redact.texts(found)
     return found[0] if len(found) == 1 and "[]" not in name else found
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import argcomplete
@@ -24,12 +26,14 @@ from proxy.cli import (
     stats,
     token,
 )
+from proxy.cli.given import require_text
 from proxy.cli.output import REFUSED, USAGE, Refused, warn
 from proxy.cli.parsing import Parser
 from proxy.errors import ConfigurationError, DecisionRefused, Refusal
 
 # In the order of `semel --help`.
 COMMANDS = (serve, demo, check, explain, calls, stats, gc, policies, token, ca, doctor, completion)
+_NOT_TAKEN = (errno.EPIPE, errno.ENOSPC)  # by whoever was to take the output
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 
 
@@ -47,10 +51,13 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    _write_what_cannot_be_encoded_as_escapes()
     try:
         top = parser()
         argcomplete.autocomplete(top)
-        options = top.parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        require_text(words)
+        options = top.parse_args(words)
         if options.command is None:
             top.print_help(sys.stderr)
             return USAGE
@@ -65,15 +72,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as error:
-        return _unwritten(error)
+    except Exception as error:  # the last resort: a person gets a sentence, not a traceback
+        if isinstance(error, OSError) and error.errno in _NOT_TAKEN:
+            return _unwritten(error)
+        return _defect(error)
     return status
+
+
+def _write_what_cannot_be_encoded_as_escapes() -> None:
+    """Others' text in a locale that does not have its letters is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _defect(error: Exception) -> int:
+    if os.environ.get("SEMEL_DEBUG"):
+        traceback.print_exception(error)
+    what = f"{type(error).__name__}: {error}"
+    warn(f"semel failed: {what}. This is a defect; run with SEMEL_DEBUG=1 to see where.")
+    return REFUSED
 
 
 def _unwritten(error: OSError) -> int:
     """Output that nobody takes. What is still buffered goes nowhere, or the interpreter would try again."""
-    if error.errno not in (errno.EPIPE, errno.ENOSPC):
-        raise error
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.ENOSPC:  # EPIPE: whoever reads our output has seen enough
         warn("The output could not be written: no space is left.")

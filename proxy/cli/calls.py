@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.admin.schemas import document
 from proxy.cli.call_ids import not_there, whole_id
 from proxy.cli.configuration import add_policies_flag
-from proxy.cli.output import DONE, add_json, print_json, warn
+from proxy.cli.given import content_of
+from proxy.cli.output import DONE, Refused, add_json, print_json, warn
 from proxy.cli.parsing import examples
 from proxy.cli.reach import add_desk_flags, login, opened_desk, same_place
 from proxy.core.intent import State
@@ -201,6 +201,8 @@ async def _list(desk: Desk, options: argparse.Namespace) -> int:
 
 async def _show(desk: Desk, options: argparse.Namespace) -> int:
     if options.body:
+        if sys.stdout is None:
+            raise Refused("Standard output is closed: there is nowhere to print the body to.")
         _print_body(await _whole(await desk.body(options.id)))
         return DONE
     return _print_detail(await desk.call(options.id), options)
@@ -218,13 +220,14 @@ async def _resolve(desk: Desk, options: argparse.Namespace) -> int:
         )
     if options.content_type is not None and options.body_file is None:
         raise ConfigurationError("--content-type says what a body is: give one with --body-file.")
+    name = options.body_file
     resolution = Resolution(
         by=login(),
         verdict=verdict,
         reason=options.reason,
         version=options.version,
         status=options.status,
-        body=None if options.body_file is None else _read(options.body_file),
+        body=None if name is None else content_of(name, f"--body-file {name}"),
         content_type=options.content_type,
     )
     return _print_detail(await desk.resolve(options.id, resolution), options)
@@ -245,13 +248,6 @@ def _print_detail(detail: Json, options: argparse.Namespace) -> int:
     else:
         calls_text.print_call(detail, same_place(options))
     return DONE
-
-
-def _read(name: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"--body-file {name}: {error.strerror}.") from None
 
 
 async def _whole(body: Body) -> bytes:

@@ -1,8 +1,13 @@
-"""A call in words: for a person who has to decide, what is known and which commands settle it."""
+"""A call in words: for a person who has to decide, what is known and which commands settle it.
+
+The document may come from a proxy that means no good: no value of it reaches the terminal but through
+`printable`, also where the schema says that it is a number.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -53,7 +58,7 @@ def print_call(detail: Json, place: str) -> None:
         print(f"{'damaged:':<12}{printable(damage)}")
     print("history:")
     for event in detail["events"]:
-        change = f"{event['from'] or '-'} -> {event['to'] or '-'}"
+        change = f"{printable(event['from'] or '-')} -> {printable(event['to'] or '-')}"
         print(f"  {_when(event['at'])}  {printable(event['event'])}  {change}  {printable(event['actor'])}")
         print(f"    {printable(event['why'])}")
     if call["state"] == "in_doubt":
@@ -83,8 +88,10 @@ def _facts(detail: Json) -> list[tuple[str, object]]:
 
 def _is_past(call: Json) -> bool:
     """Forgotten, or its time to live is over: either way it is as good as never made."""
-    expires = call["expires_at"]
-    return expires is not None and datetime.fromisoformat(expires) <= datetime.now(UTC)
+    try:
+        return datetime.fromisoformat(call["expires_at"]) <= datetime.now(UTC)
+    except (TypeError, ValueError):  # null, or not a moment
+        return False
 
 
 def _state(detail: Json) -> str:
@@ -122,13 +129,14 @@ def _print_what_to_do(detail: Json, place: str) -> None:
     print(f"  It was sent to {printable(call['upstream'])}, or perhaps sent, {_times(call['sends'])}.")
     print(f"  In doubt since {_when(doubt['since'])}: {printable(doubt['reason'])}.")
     if doubt["upstream_status"] is not None:
-        print(f"  The upstream answered {doubt['upstream_status']}.")
+        print(f"  The upstream answered {printable(doubt['upstream_status'])}.")
     if doubt["excerpt"]:
         print(f"  Its words: {printable(doubt['excerpt'])}")
     print("  Whether it took effect, nobody here knows. Identical calls are held; nothing is sent again.")
     print()
     print("Find out at the upstream, then settle it with one of these")
-    command = f"  semel calls resolve {call['id']}{place} --version {call['version']}"
+    call_id, version = (printable(shlex.quote(str(call[name]))) for name in ("id", "version"))
+    command = f"  semel calls resolve {call_id}{place} --version {version}"
     print("  it happened; with the answer that identical calls will get (or without --body-file):")
     print(f"  {command} --as executed --body-file FILE --reason '…'")
     print("  it did not happen; the next identical call is sent:")
@@ -136,7 +144,7 @@ def _print_what_to_do(detail: Json, place: str) -> None:
 
 
 def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
+    return "once" if number == 1 else f"{printable(number)} times"
 
 
 def _compact(arguments: object) -> str:
@@ -149,8 +157,9 @@ def _shortened(text: str) -> str:
     return f"{text[:LONGEST_ARGUMENTS]}… ({len(text)} characters; --json has all)"
 
 
-def _when(moment: str) -> str:
-    return f"{moment[:10]} {moment[11:19]}Z"
+def _when(moment: str | None) -> str:
+    """Null: the record has a number there that no calendar has."""
+    return "at no known time" if moment is None else printable(f"{moment[:10]} {moment[11:19]}Z")
 
 
 def harmless(body: bytes) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.cli.output import warn
+from proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from proxy.settings import Settings
@@ -56,9 +57,23 @@ def settings_of_proxy(
         raise
     if settings.auth is None or settings.auth.tokens != (ANY_TOKEN,):
         return settings
-    if not first_start and not os.path.lexists(settings.state / FILE_NAME):
+    if not first_start and not _is_there(settings.state / FILE_NAME):
         return load_settings(flags, os.environ, config)
     tokens, made = first_tokens(settings.state)
     for role, token in made.items():
         warn(f"{role} token, shown this once: {token}")
     return load_settings(flags, os.environ, config, tokens=tokens)
+
+
+def _is_there(path: Path) -> bool:
+    """Also a link to nowhere. Tokens that cannot be seen are not taken for none."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be looked for: {error.strerror}. Run this as the user who runs `semel serve`, or "
+            "name another directory with --state-dir DIR."
+        ) from None
+    return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
 from proxy.cli.output import DONE, REFUSED, add_json, counted, print_json, print_table
@@ -195,11 +194,11 @@ def _url_of(settings: Settings) -> str:
 
 
 def _url(given: str) -> str:
+    from proxy.admin.remote import address
+    from proxy.errors import ConfigurationError
+
     try:
-        parts = urlsplit(given)
-        _ = parts.port
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise argparse.ArgumentTypeError(f"{given!r} is not a proxy's URL: write http://HOST:PORT")
+        address(given)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return given.rstrip("/")

@@ -21,6 +21,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 from proxy.ca import FOLDER, load
 from proxy.cli.open_files import allow_open_files
+from proxy.cli.reach import SQLITE
 from proxy.errors import ConfigurationError
 from proxy.quantities import show_duration
 from proxy.settings import Settings
@@ -33,7 +34,6 @@ MIB = 1 << 20
 NO_SPACE, LITTLE_SPACE = 64 * MIB, 1024 * MIB
 # Clocks are corrected by some seconds all the time; a record from further ahead shows one that jumped.
 AHEAD = 120.0
-SQLITE = b"SQLite format 3\0"
 
 
 class Verdict(StrEnum):
@@ -135,7 +135,8 @@ def state_directory(settings: Settings) -> Iterator[Finding]:
             "store", "memory: everything is forgotten when the process ends", "Use `store: embedded`."
         )
         return
-    there = next(path for path in (state.absolute(), *state.absolute().parents) if path.exists())
+    # Not Path.exists: what lies below a directory that may not be entered is not seen, and that is no error.
+    there = next(path for path in (state.absolute(), *state.absolute().parents) if os.path.exists(path))  # noqa: PTH110
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         what = "is not a directory" if not there.is_dir() else "may not be written by this user"
         yield failure(about, f"{there} {what}", "Name another with --state-dir, or mend this one.")

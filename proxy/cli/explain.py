@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.cli.given import content_of
 from proxy.cli.output import DONE, Refused, add_json, print_json
 from proxy.cli.parsing import examples
 from proxy.errors import ConfigurationError, Refusal, StoreUnavailable
@@ -205,22 +204,16 @@ async def _explain(options: argparse.Namespace) -> Document:
 
 
 def _data(given: str) -> bytes:
-    if not given.startswith("@"):
-        return os.fsencode(given)
-    try:
-        return sys.stdin.buffer.read() if given == "@-" else Path(given[1:]).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"-d {given}: the file cannot be read: {error.strerror}.") from None
+    return content_of(given[1:], f"-d {given}") if given.startswith("@") else given.encode()
 
 
 @asynccontextmanager
 async def _record(options: argparse.Namespace, settings: Settings) -> AsyncIterator[Store | None]:
     """None without a record: a request can be explained before anything was ever called."""
-    from proxy.cli.reach import opened_store
-    from proxy.store.database import FILE_NAME
+    from proxy.cli.reach import has_record, opened_store
 
     in_memory = settings.store == "memory"
-    if in_memory or (settings.store == "embedded" and not (settings.state / FILE_NAME).is_file()):
+    if in_memory or (settings.store == "embedded" and not has_record(settings.state)):
         if options.like is not None:
             what = (
                 "A store in memory cannot be read" if in_memory else f"There is no record in {settings.state}"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from proxy.errors import ConfigurationError
 from proxy.settings import Role, Token
@@ -64,12 +66,18 @@ def _read(path: Path) -> tuple[Token, ...]:
         entries = json.loads(path.read_text())
         if not isinstance(entries, list) or not entries:  # no tokens would mean: everybody may
             raise ValueError("there are no tokens in it")
-        return tuple(
-            Token(sha256=str(entry["sha256"]), tenant=entry["tenant"], role=Role(entry["role"]))
-            for entry in entries
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return tuple(map(_token, entries))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} is not what semel wrote there ({error}). Remove it to get new tokens; the old ones are "
             "then worth nothing."
         ) from error
+
+
+def _token(entry: dict[str, Any]) -> Token:
+    sha256, tenant, role = entry["sha256"], entry["tenant"], entry["role"]
+    if not isinstance(sha256, str) or re.fullmatch("[0-9a-f]{64}", sha256) is None:
+        raise ValueError("a digest is not 64 hexadecimal digits")
+    if not isinstance(tenant, str) or not tenant:
+        raise ValueError("a tenant is not a text")
+    return Token(sha256=sha256, tenant=tenant, role=Role(role))

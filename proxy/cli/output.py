@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 DONE, REFUSED, USAGE = 0, 1, 2
 
@@ -24,7 +23,8 @@ def add_json(command: argparse._ActionsContainer) -> None:
 
 
 def print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    """To a terminal in ASCII: characters that would drive it, or turn the text around, are escaped."""
+    print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -44,12 +44,6 @@ def printable(value: object) -> str:
     """What others have written (labels, reasons, bodies) must not drive the terminal."""
     text = "" if value is None else str(value)
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def when(moment: float | None) -> str:
-    if moment is None:
-        return ""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def warn(text: str) -> None:

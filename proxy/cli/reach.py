@@ -12,9 +12,11 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.cli.configuration import add_config_flag, settings_beside
+from proxy.cli.given import is_text
 from proxy.cli.output import warn
 from proxy.errors import ConfigurationError
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from proxy.admin.desk import Desk, Lifetimes
     from proxy.settings import Settings
     from proxy.store.base import Store
+
+
+# How every SQLite database begins.
+SQLITE = b"SQLite format 3\0"
 
 
 def add_store_flags(command: argparse.ArgumentParser) -> None:
@@ -37,11 +43,33 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings_beside(flags, options.config)
 
 
+def has_record(state: Path) -> bool:
+    """Opening an empty file would make a record of it, and looking makes nothing. So it is read first."""
+    from proxy.store.database import FILE_NAME
+
+    path = state / FILE_NAME
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            begins = file.read(len(SQLITE))
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be read: {error.strerror}. Run this as the user who runs `semel serve`, or name "
+            "another directory with --state-dir DIR."
+        ) from None
+    if begins not in (b"", SQLITE):
+        raise ConfigurationError(
+            f"{path} is not a record. Restore it from a backup, or name another directory with "
+            "--state-dir DIR."
+        )
+    return begins == SQLITE
+
+
 @asynccontextmanager
 async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
     """Nothing is made by looking: a directory without a record is an error, not a new record."""
     from proxy.app import open_store
-    from proxy.store.database import FILE_NAME
 
     settings = settings_of(options)
     # Not every command can ask a proxy.
@@ -50,7 +78,7 @@ async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
         raise ConfigurationError(
             f"The memory store lives inside its process and nowhere else: name another{otherwise}."
         )
-    if settings.store == "embedded" and not (settings.state / FILE_NAME).is_file():
+    if settings.store == "embedded" and not has_record(settings.state):
         raise ConfigurationError(
             f"There is no record in {settings.state}. Name the directory that `semel serve` uses with "
             f"--state-dir DIR{otherwise}."
@@ -124,9 +152,12 @@ def same_place(options: argparse.Namespace) -> str:
 def login() -> str:
     """Who decides, for the history."""
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):  # no name for this user id
         return f"uid {os.getuid()}"
+    if not is_text(name):
+        raise ConfigurationError("The login name is not UTF-8 text: set LOGNAME to a name that is.")
+    return name
 
 
 def _lifetimes(options: argparse.Namespace) -> Lifetimes:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from proxy.admin import redact
 from proxy.explaining.parts import Difference, Part, cut
 
 Json: TypeAlias = Any
@@ -100,12 +101,12 @@ def _are_arrays(kind: str, steps: tuple[str, ...], mine: Json, yours: Json) -> b
 
 
 def _argument(kind: str, steps: tuple[str, ...], mine: Json, yours: Json) -> Difference:
-    name = name_of(steps)
+    name, field = name_of(steps), field_of(steps, kind)
     return Difference(
         part=Part.ARGUMENT,
-        field=field_of(steps, kind),
-        here=_value(mine),
-        there=_value(yours),
+        field=field,
+        here=_value(field, mine),
+        there=_value(field, yours),
         name=name,
         fixed="" if name else _why_nameless(steps, mine, yours),
     )
@@ -148,8 +149,17 @@ def _joined(steps: tuple[str, ...] | list[str]) -> str:
     return "".join(step if step == "[]" or not at else f".{step}" for at, step in enumerate(steps))
 
 
-def _value(value: Json) -> str | None:
-    return None if isinstance(value, _Absent) else cut(value_text(value))
+def _value(field: str, value: Json) -> str | None:
+    """As `calls show` has it: what sounds secret in an address is not told. That it differs is."""
+    if isinstance(value, _Absent):
+        return None
+    if field.startswith(("query", "path")):
+        if redact.sounds_secret(field):
+            return redact.HIDDEN
+        if isinstance(value, dict):  # beside a query that has no single meaning
+            value = redact.values(value)
+        value = redact.pairs(value) if isinstance(value, str) else redact.texts(value)
+    return cut(value_text(value))
 
 
 def value_text(value: Json) -> str:

@@ -1,7 +1,8 @@
 """In which parts two named requests differ, by field: only in parts that count under their rule.
 
 The arguments are compared in their canonical form, after the rule has taken its pick, so what is listed here
-is what makes the names differ, and nothing else. Values of headers that may be secrets are never told.
+is what makes the names differ, and nothing else. Values of headers that may be secrets are never told, nor
+are those in queries and paths whose names sound secret.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote
 
+from proxy.admin import redact
 from proxy.core.headers import Headers
 from proxy.core.identity import KEYED_HEADERS, KEYED_PREFIX, sort_headers
 from proxy.core.policy import ClientKey, Credential, Rule
@@ -59,7 +61,11 @@ def _operation(here: ToName, there: ToName, named: Named, named_there: Named) ->
     one, other = here.address.raw_path, there.address.raw_path
     if one != other:
         why = _why_path(one, other, named.match.rule, named_there.match.rule)
-        yield Difference(part=Part.PATH, field="path", here=cut(one), there=cut(other), fixed=why)
+        mine, yours = (
+            cut(redact.target(path, match.names))
+            for path, match in ((one, named.match), (other, named_there.match))
+        )
+        yield Difference(part=Part.PATH, field="path", here=mine, there=yours, fixed=why)
 
 
 def _why_path(one: str, other: str, rule: Rule, rule_there: Rule) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from proxy.admin.desk import Decision, Resolution
+from proxy.admin.fits import fits
 from proxy.admin.remote import RemoteDesk
+from proxy.admin.schemas import COMPONENTS, document
+from proxy.core.intent import State
 from proxy.errors import (
     AnswerUnavailable,
     BadRequest,
@@ -79,6 +84,9 @@ async def test_a_token_is_passed_and_its_absence_explained(tmp_path: Path) -> No
             await RemoteDesk(world.url, "agent").stats()
 
 
+STRANGER = "is not a semel, or another version of it"
+
+
 def page(status: int, body: bytes, kind: bytes, *more: tuple[bytes, bytes]) -> Script:
     return (*READ_ALL, answer(status, body, (b"Content-Type", kind), *more), Close())
 
@@ -88,20 +96,79 @@ STRANGERS: dict[str, Script] = {
     "another API": page(404, b'{"error": 1}', b"application/json"),
     "a redirect": page(302, b"", b"text/html", (b"Location", b"http://127.0.0.1:1/")),
     "a list": page(200, b"[]", b"application/json"),
+    "an empty object": page(200, b"{}", b"application/json"),
+    "a deep document": page(200, b"[" * 100_000, b"application/json"),
+    "a problem without its members": page(
+        404, b'{"type": "urn:semel:not-found", "detail": 5}', b"application/problem+json"
+    ),
     "somebody else's problem": page(500, b'{"type": "about:blank"}', b"application/problem+json"),
 }
 
 
 @pytest.mark.parametrize("name", STRANGERS)
 async def test_what_is_not_a_semel_is_told_apart(name: str) -> None:
-    """A mistake in the configuration; nothing is followed."""
+    """Refused, with what to check; nothing is followed."""
     async with Origin(STRANGERS[name]) as origin:
         desk = RemoteDesk(f"http://127.0.0.1:{origin.port}")
-        with pytest.raises(ConfigurationError, match="is not this semel"):
+        with pytest.raises(StoreUnavailable, match=STRANGER):
             await desk.stats()
-        with pytest.raises(ConfigurationError, match="is not this semel"):
+        with pytest.raises(StoreUnavailable, match=STRANGER):
             await desk.body("0" * 32)
         assert origin.started == 2
+        with pytest.raises(StoreUnavailable, match=STRANGER) as refused:
+            await desk.forget("0" * 32, Decision(by="me", reason="r"))
+        assert "Whether the decision arrived is not known" in str(refused.value)
+
+
+FORGOTTEN = {"type": "urn:semel:not-found", "title": "t", "status": 404, "detail": "no such call"}
+
+
+@pytest.mark.parametrize("name", ["self", "present", "members", "args"])
+async def test_members_that_are_not_known_are_left_out(name: str) -> None:
+    """Of a newer semel, or of somebody who plays one: no refusal takes them."""
+    body = json.dumps(FORGOTTEN | {name: {"x": 1}, "call": "0" * 32}).encode()
+    async with Origin(page(404, body, b"application/problem+json")) as origin:
+        with pytest.raises(NotFound, match="no such call") as refused:
+            await RemoteDesk(f"http://127.0.0.1:{origin.port}").call("0" * 32)
+    assert refused.value.members == {"call": "0" * 32}
+
+
+MOMENT = "2026-01-02T03:04:05.678Z"
+STATS = {
+    "store": "embedded",
+    "calls": {state.value: 0 for state in State},
+    "oldest_in_doubt_at": MOMENT,
+    "oldest_in_doubt_seconds": 1.5,
+    "store_bytes": 7,
+    "cache_evictions": None,
+}
+UNFIT = {
+    "a member is missing": {name: value for name, value in STATS.items() if name != "store"},
+    "a member is not known": STATS | {"more": 1},
+    "a text for a number": STATS | {"store_bytes": "7"},
+    "true for a number": STATS | {"store_bytes": True},
+    "less than nothing": STATS | {"store_bytes": -1},
+    "no moment": STATS | {"oldest_in_doubt_at": "yesterday"},
+    "a moment without a zone": STATS | {"oldest_in_doubt_at": "2026-01-02T03:04:05"},
+    "an endless number": STATS | {"oldest_in_doubt_seconds": float("inf")},
+    "a state that is not known": STATS | {"calls": {"lost": 0}},
+    "a list": [STATS],
+}
+
+
+def test_a_document_that_fits_is_taken() -> None:
+    assert fits(COMPONENTS["Stats"], STATS)
+
+
+@pytest.mark.parametrize("name", UNFIT)
+async def test_a_document_that_does_not_fit_is_not_taken(name: str) -> None:
+    """By the schema that the API publishes."""
+    assert not jsonschema.Draft202012Validator(document("Stats")).is_valid(UNFIT[name]) or name in (
+        "no moment", "a moment without a zone", "an endless number",  # which it does not look at
+    )  # fmt: skip
+    async with Origin(page(200, json.dumps(UNFIT[name]).encode(), b"application/json")) as origin:
+        with pytest.raises(StoreUnavailable, match=STRANGER):
+            await RemoteDesk(f"http://127.0.0.1:{origin.port}").stats()
 
 
 async def test_nobody_there_is_told_with_what_to_do() -> None:
@@ -146,7 +213,21 @@ async def test_the_environment_s_proxy_is_not_asked(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:8080", "ftp://x", "http://", "http://x:99999", "http://run:token@x", "http://x/?a=1", ""],
+    [
+        "127.0.0.1:8080",
+        "ftp://x",
+        "http://",
+        "http://x:99999",
+        "http://run:token@x",
+        "http://x/?a=1",
+        "",
+        "http://a..b:80",
+        "http://h/\u00e4",
+        "http://a b",
+        "http://h/a b",
+        "http://h/\x7f",
+        "http://\udcff",
+    ],
 )
 def test_a_wrong_address_is_refused_at_once(url: str) -> None:
     """With how it is written."""

@@ -71,7 +71,8 @@ def test_any_arguments_can_be_shown(value: Value) -> None:
 @pytest.mark.parametrize(
     "name",
     ["token", "access_token", "api_key", "apiKey", "X-Amz-Signature", "X-Amz-Credential", "key", "sig",
-     "code", "client_secret", "password", "auth", "SESSION", "user[key]"],
+     "code", "client_secret", "password", "auth", "SESSION", "user[key]",
+     "authkey", "userkey", "clientkey", "appkey", "passcode", "client_assertion", "bearer"],
 )  # fmt: skip
 def test_what_sounds_secret_is_hidden_in_query_and_arguments(name: str) -> None:
     """By name, however it is spelt."""
@@ -80,6 +81,50 @@ def test_what_sounds_secret_is_hidden_in_query_and_arguments(name: str) -> None:
     assert "s3cret" not in json.dumps(shown(query=f"{name}=s3cret&x=%ff"))
     assert "s3cret" not in json.dumps(shown(query=f"{name}=s3cret", include=(f"query.{name}",)))
     assert "s3cret" not in json.dumps(redact.headers([(b"Location", f"/b?{name}=s3cret".encode())]))
+    assert redact.target(f"/a?q=1;{name}=s3cret;s3cret&z=2") == f"/a?q=1;{name}=[redacted]&z=2"
+    assert "s3cret" not in json.dumps(shown(query=f"a=1;{name}=s3cret"))
+    assert "s3cret" not in json.dumps(shown(query=f"a=1;{name}=s3cret", include=("query.a",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("Link", "</a?page=1>; rel=self, </b?q=1&key=S>; rel=next, <https://u:S@h/c#sig=S>",
+         "</a?page=1>; rel=self, </b?q=1&key=[redacted]>; rel=next, <https://[redacted]@h/c#sig=[redacted]>"),
+        ("Location", "https://user:S@host/", "https://[redacted]@host/"),
+        ("Location", "//S@host/a?code=S", "//[redacted]@host/a?code=[redacted]"),
+        ("Location", "/app#/done?key=S", "/app#/done?key=[redacted]"),
+        ("Refresh", "0; url=https://u:S@h/?sig=S", "0; url=https://[redacted]@h/?sig=[redacted]"),
+        ("Location", "https://host/a//b@c?q=1;x", "https://host/a//b@c?q=1;x"),
+        ("Link", "</unclosed?key=S", "</unclosed?key=[redacted]"),
+    ],
+)  # fmt: skip
+def test_addresses_in_headers_are_shown_without_their_secrets(name: str, value: str, told: str) -> None:
+    """Every one of several links, and the name and password before a host; the rest byte for byte."""
+    assert redact.headers([(name.encode(), value.encode())]) == [[name, told]]
+
+
+@pytest.mark.parametrize("at", [-1e300, 1e300, float("inf"), float("nan"), -1e12])
+def test_a_moment_that_no_calendar_has_is_null_and_hides_nothing_else(at: float) -> None:
+    """Wherever it stands."""
+    record, first = calls.claim("me")
+    record, entry = calls.settle(record)
+    assert record.answer is not None
+    damaged = replace(
+        record,
+        created_at=at,
+        sent_at=at,
+        settled_at=at,
+        expires_at=at,
+        answer=replace(record.answer, recorded_at=at),
+    )
+    made = views.detail(damaged, 0, [first, entry._replace(at=at)], Codec())
+    jsonschema.validate(json.loads(json.dumps(made)), document("CallDetail"))
+    assert [made["call"][name] for name in ("created_at", "expires_at")] == [None, None]
+    assert (made["call"]["id"], made["events"][1]["at"]) == (record.id, None)
+    census = Census(by_state={}, oldest_doubt_at=at, bytes_used=0, cache_evictions=0)
+    counted = views.stats(census, "embedded", 50.0, evictions_known=False)
+    assert (counted["oldest_in_doubt_at"], counted["oldest_in_doubt_seconds"]) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["q", "max_tokens", "idempotency_key", "monkey", "author", "encode", "page"])

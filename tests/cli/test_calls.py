@@ -18,6 +18,7 @@ import pytest
 from proxy.admin.schemas import document
 from proxy.cli import calls_text, main
 from proxy.cli.calls import SCHEMA
+from proxy.cli.output import print_json
 from proxy.cli.reach import login
 from proxy.settings import Role, Token
 from proxy.tokens import digest
@@ -280,10 +281,118 @@ async def test_nothing_of_others_drives_a_terminal(
         body = await desk("show", done, "--body")
         assert body.out == "one\n\\x1b]0;pwned\\x07\ttwo\\xff\n"
         reason = ("--as", "not-executed", "--reason", "\x1b[31mred")
-        for ran in (await desk("show", done), await desk("show", doubtful), await desk("list"),
-                    await desk("resolve", doubtful, *reason)):  # fmt: skip
-            assert "\x1b" not in ran.out
-            assert "\x9b" not in ran.out
+        for words in (
+            ("show", done),
+            ("show", done, "--json"),
+            ("show", doubtful),
+            ("list",),
+            ("resolve", doubtful, *reason),
+        ):
+            ran = await desk(*words)
+            assert "\x1b" not in ran.out + ran.err
+            assert "\x9b" not in ran.out + ran.err
+
+
+def test_json_is_ascii_on_a_terminal_and_utf8_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same document: C1 controls and characters that turn text around reach programs only."""
+    said = {"a": "é\x9b2J\u202e"}
+    print_json(said)
+    plain = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_json(said)
+    shown = capsys.readouterr().out
+    assert json.loads(plain) == json.loads(shown) == said
+    assert "é\x9b2J\u202e" in plain
+    assert shown.isascii()
+
+
+def evil(value: object) -> object:
+    """The same shape, and every text and number drives a terminal."""
+    if isinstance(value, dict):
+        return {name: one if name == "state" else evil(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [evil(one) for one in value]
+    return "\x1b[2J\u202e; reboot"
+
+
+def test_no_value_of_a_hostile_proxy_drives_a_terminal_or_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever it puts where: ids, versions, moments, statuses. The command to paste stays one command."""
+    event = dict.fromkeys(("at", "actor", "event", "from", "to", "why"), "")
+    call = dict.fromkeys(
+        ("id", "version", "tool", "upstream", "rule", "run", "attempt", "seq", "occurrence", "args",
+         "created_at", "sent_at", "sends", "settled_at", "expires_at", "replays", "status_code"), "",
+    ) | {"state": "in_doubt"}  # fmt: skip
+    answer = dict.fromkeys(("status_code", "size", "place", "unavailable"), "") | {"headers": [["", ""]]}
+    detail = {
+        "call": call,
+        "events": [event],
+        "request": {"method": "", "target": "", "headers": [["", ""]]},
+        "doubt": dict.fromkeys(("since", "reason", "upstream_status", "excerpt"), ""),
+        "answer": answer,
+        "damage": [""],
+    }
+    hostile = evil(detail)
+    assert isinstance(hostile, dict)
+    calls_text.print_call(hostile, "")
+    hostile["answer"]["unavailable"] = None
+    calls_text.print_call(hostile, "")
+    calls_text.print_list({"calls": [hostile["call"]], "unreadable": evil([{"id": "", "why": ""}])})
+    out = capsys.readouterr().out
+    assert "reboot" in out
+    assert not set(out) & {"\x1b", "\u202e"}
+    (command, *_) = re.findall(r"(?m)^ +(semel calls resolve .*)$", out)
+    assert shlex.split(command)[3].endswith("; reboot")
+
+
+async def test_a_call_with_an_impossible_moment_is_listed_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged number in the database is told as what it is."""
+    async with scene(tmp_path, FINE, FINE) as world:
+        early, late = await world.charged(1), await world.charged(2)
+        damage(tmp_path / "state", early, "created_at = -1e300")
+        damage(tmp_path / "state", late, "expires_at = 1e300")
+        for way in WAYS:
+            desk = desk_of(world, capsys, tmp_path, way)
+            listed = await desk("list")
+            assert listed.status == 0
+            assert early in listed.out
+            assert late in listed.out
+            page = (await desk("list", "--json")).document(SCHEMA)
+            assert [one["created_at"] is None for one in page["calls"]] == [False, True]
+            assert re.search("(?m)^created: +at no known time$", (await desk("show", early)).out)
+            assert (await desk("show", late)).status == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("--content-type", "text/html\r\nX-Injected: 1"),
+        ("--content-type", "text/" + "x" * 200),
+        ("--content-type", ""),
+        ("--reason", "a\nb"),
+        ("--reason", "x" * 2001),
+    ],
+)
+async def test_what_is_written_into_the_record_is_checked_whichever_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, flag: str, text: str
+) -> None:
+    """Line breaks that would make another header, texts without end: refused, and nothing is decided."""
+    (tmp_path / "answer").write_bytes(b"x")
+    async with scene(tmp_path, LOST, FINE) as world:
+        desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged(1)
+        said = {"--reason": "r", "--content-type": "text/plain", flag: text}
+        flags = [word for pair in said.items() for word in pair]
+        ran = await desk("resolve", call_id, "--as", "executed", "--body-file", "answer", *flags)
+        assert ran.status == 1
+        assert ("reason" if flag == "--reason" else "content") in ran.err
+        assert (await world.document(f"calls/{call_id}"))["call"]["state"] == "in_doubt"
+        if flag == "--reason":
+            ran = await desk("forget", await world.charged(2), flag, text)
+            assert (ran.status, "reason" in ran.err) == (1, True)
 
 
 async def test_a_decision_is_kept_as_long_as_the_settings_rules_say(
@@ -375,7 +484,7 @@ USAGE = {
         ["resolve", UNKNOWN, "--as", "executed", "--content-type", "a/b", "--reason", "r"], "--body-file",
     ),
     "no such file": (
-        ["resolve", UNKNOWN, "--as", "executed", "--body-file", "gone", "--reason", "r"], "gone: No such",
+        ["resolve", UNKNOWN, "--as", "executed", "--body-file", "gone", "--reason", "r"], "gone: the file",
     ),
 }  # fmt: skip
 

@@ -400,7 +400,7 @@ def test_a_proxy_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_no_proxys_url(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = semel(capsys, "doctor", "--proxy", url)
     assert (ran.status, ran.out) == (2, "")
-    assert "write http://HOST:PORT" in ran.err
+    assert "write it as http://HOST:PORT" in ran.err
 
 
 # ---- the upstreams ----

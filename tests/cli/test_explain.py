@@ -518,10 +518,12 @@ def test_a_record_that_cannot_be_opened_is_a_mistake_to_mend(
 ) -> None:
     """Not "no record": the answer would be a guess."""
     (place / "state").mkdir()
-    (place / "state" / "ledger.sqlite").write_bytes(b"no database" * 1000)
-    ran = explained(capsys, place, SEND)
-    assert (ran.status, ran.out) == (2, "")
-    assert "ledger.sqlite cannot be opened" in ran.err
+    damaged = b"SQLite format 3\0" + bytes(4096)
+    for content, said in ((b"no database" * 1000, "is not a record"), (damaged, "cannot be opened")):
+        (place / "state" / "ledger.sqlite").write_bytes(content)
+        ran = explained(capsys, place, SEND)
+        assert (ran.status, ran.out) == (2, "")
+        assert f"ledger.sqlite {said}" in ran.err
 
 
 def test_a_store_in_memory_has_no_record_to_look_into(

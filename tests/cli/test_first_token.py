@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import stat
 import sys
@@ -103,11 +104,25 @@ def test_of_several_processes_one_makes_the_tokens(tmp_path: Path) -> None:
 KING = '[{"sha256": "x", "tenant": "y", "role": "king"}]'
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", "[{}]", "[1]", KING])
+def entry(**members: object) -> str:
+    return json.dumps([{"sha256": "0" * 64, "tenant": "default", "role": "agent"} | members])
+
+
+WRONG = [
+    *("", "[]", "{}", "[{}]", "[1]", "null", "[" * 100_000, KING),
+    *(entry(sha256=value) for value in (5, None, "", "0" * 63, "x" * 64, ["0" * 64])),
+    *(entry(tenant=value) for value in (5, None, "", ["default"])),
+    *(entry(role=value) for value in (5, None, "", ["agent"])),
+]
+
+
+@pytest.mark.parametrize("content", WRONG, ids=range(len(WRONG)))
 def test_a_damaged_file_says_what_to_do(tmp_path: Path, content: str) -> None:
     """Never taken for "no tokens": the door would stand open."""
     (tmp_path / FILE_NAME).write_text(content)
-    with pytest.raises(ConfigurationError, match="Remove it to get new tokens"):
+    with pytest.raises(
+        ConfigurationError, match=r"is not what semel wrote there .* Remove it to get new tokens"
+    ):
         first_tokens(tmp_path)
 
 

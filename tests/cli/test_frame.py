@@ -166,14 +166,38 @@ def test_errors_become_a_message_and_an_exit_status(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), OSError(5, "Input/output error")])
-def test_a_defect_is_not_hidden(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody expected keeps its traceback: somebody has to find it."""
+def test_a_defect_is_one_line_and_shows_its_place_when_asked(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person gets a sentence; whoever has to find it sets SEMEL_DEBUG."""
 
     def fail(_: argparse.Namespace) -> int:
         raise error
 
     monkeypatch.setattr("proxy.cli.check.run", fail)
-    with pytest.raises(type(error)):
+    monkeypatch.delenv("SEMEL_DEBUG", raising=False)
+    told = (
+        f"semel failed: {type(error).__name__}: {error}. This is a defect; run with SEMEL_DEBUG=1 to see "
+        "where.\n"
+    )
+    ran = semel(capsys, "check")
+    assert (ran.status, ran.out, ran.err) == (1, "", told)
+    monkeypatch.setenv("SEMEL_DEBUG", "1")
+    ran = semel(capsys, "check")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("Traceback (most recent call last):\n")
+    assert "in fail\n" in ran.err
+    assert ran.err.endswith(told)
+
+
+def test_who_ends_a_command_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SystemExit is no defect."""
+
+    def leave(_: argparse.Namespace) -> int:
+        raise SystemExit(7)
+
+    monkeypatch.setattr("proxy.cli.check.run", leave)
+    with pytest.raises(SystemExit, match="7"):
         cli.main(["check"])
 
 

@@ -330,11 +330,6 @@ def test_json_is_one_document_with_the_letters_as_they_are(capsys: pytest.Captur
     assert "Zoë" in out
 
 
-def test_times_are_utc_and_say_so() -> None:
-    assert output.when(0.0) == "1970-01-01 00:00:00Z"
-    assert output.when(None) == ""
-
-
 def test_the_module_is_the_command() -> None:
     """`python -m proxy.cli` and `semel` are one."""
     ran = subprocess.run([*SEMEL, "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60)

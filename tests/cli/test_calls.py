@@ -20,7 +20,9 @@ from proxy.cli import calls_text, main
 from proxy.cli.calls import SCHEMA
 from proxy.cli.output import print_json
 from proxy.cli.reach import login
+from proxy.errors import StoreUnavailable
 from proxy.settings import Role, Token
+from proxy.store.embedded import EmbeddedStore
 from proxy.tokens import digest
 from tests.admin.scene import CHARGED, FINE, LOST, Scene, damage, scene
 from tests.cli.command import Ran, semel
@@ -545,3 +547,43 @@ def test_the_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads('{"calls": [1], "next": null, "unreadable": []}'), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("size", "harm", "words"),
+    [
+        (100_000, "gone", "The answer is lost or damaged"),
+        (100_000, "changed", "The answer is lost or damaged"),
+        (9_000_000, "changed", "The answer is damaged"),
+    ],
+)
+async def test_a_body_that_is_lost_or_damaged_is_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], size: int, harm: str, words: str
+) -> None:
+    """Never a wrong one: exit status 1, and nothing of it is printed where it can be seen beforehand."""
+    async with scene(tmp_path, (*READ_ALL, answer(200, b"x" * size))) as world:
+        call_id = await world.charged(1)
+        (blob,) = [path for path in (tmp_path / "state" / "blobs").glob("??/*") if path.is_file()]
+        if harm == "gone":
+            blob.unlink()
+        else:
+            blob.write_bytes(b"x" * (size - 1) + b"y")
+        ran = await desk_of(world, capsys, tmp_path, "store")("show", call_id, "--body")
+        assert (ran.status, ran.out) == (1, "")
+        assert words in ran.err
+
+
+async def test_a_decision_that_may_have_been_written_is_said_to_be_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails while it writes: exit status 1, and look again before deciding again."""
+    async with scene(tmp_path, FINE) as world:
+        call_id = await world.charged(1)
+
+        async def fail(*_: object, **__: object) -> None:
+            raise StoreUnavailable("the store is not available: the disk is full")
+
+        monkeypatch.setattr(EmbeddedStore, "swap", fail)
+        ran = await desk_of(world, capsys, tmp_path, "store")("forget", call_id, "--reason", "r")
+        assert ran.status == 1
+        assert "the disk is full. Whether the decision was written is not known" in ran.err

@@ -31,7 +31,7 @@ from proxy.settings import Role, Token
 from proxy.store.base import Query
 from proxy.tokens import digest
 from tests.admin.scene import FINE, LOST, scene
-from tests.origin import READ_ALL, Close, Origin, Script, Stall, answer
+from tests.origin import READ_ALL, Close, Origin, Reset, Script, Stall, Wait, answer
 
 EXECUTED = Resolution(by="me", verdict=Verdict.EXECUTED, reason="seen")
 
@@ -200,6 +200,27 @@ async def test_a_body_that_breaks_off_is_not_taken_for_whole() -> None:
         assert not isinstance(body.content, bytes)
         with pytest.raises(StoreUnavailable, match="broke off"):
             _ = [part async for part in body.content]
+
+
+@pytest.mark.parametrize("asked", ["a document", "a body", "a decision"])
+async def test_a_connection_that_breaks_inside_an_answer_is_told(asked: str) -> None:
+    """With what to do; after a decision also that nobody knows whether it was written."""
+    begun = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    read = asyncio.Event()  # by then the client, in its thread, has the head and waits for the rest
+    asyncio.get_running_loop().call_later(0.2, read.set)
+    async with Origin((*READ_ALL, begun, Wait(read), Reset())) as origin:
+        desk = RemoteDesk(f"http://127.0.0.1:{origin.port}")
+        with pytest.raises(StoreUnavailable) as told:
+            if asked == "a document":
+                await desk.call("0" * 32)
+            elif asked == "a body":
+                body = await desk.body("0" * 32)
+                assert not isinstance(body.content, bytes)
+                async for _ in body.content:
+                    pass
+            else:
+                await desk.resolve("0" * 32, EXECUTED)
+        assert ("not known" in told.value.detail) == (asked == "a decision")
 
 
 async def test_the_environment_s_proxy_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from proxy.cli.explain import SCHEMA
 from proxy.core import decide as core
 from proxy.core.intent import Answer, Call, Doubt, Place, State, evolve
+from proxy.errors import StoreUnavailable
 from proxy.explaining.now import with_record
 from proxy.store.embedded import EmbeddedStore
 from tests.cli.command import semel as run_semel
@@ -560,3 +561,23 @@ def test_with_tokens_of_several_tenants_somebody_has_to_say_whose_call_it_is(
     ran = explained(capsys, place, Request("POST", URL, ("Semel-Token: geheim-x",), SEND.body))
     assert ran.status == 1
     assert "401 unauthorized" in ran.err
+
+
+def test_a_store_in_trouble_is_the_record_s_trouble(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not "semel would refuse this": exit status 1, with what the store says."""
+
+    async def make() -> None:
+        await (await EmbeddedStore.open(place / "state")).close()
+
+    async def fail(*_: object) -> None:
+        raise StoreUnavailable("the store is not available: the disk reports an error")
+
+    asyncio.run(make())
+    monkeypatch.setattr(EmbeddedStore, "get", fail)
+    flags = ["--policies", str(place / "policies"), "--state-dir", str(place / "state")]
+    ran = run_semel(capsys, "explain", "POST", URL, "-d", "{}", *flags)
+    assert ran.status == 1
+    assert "the disk reports an error" in ran.err
+    assert "would refuse" not in ran.err

@@ -51,18 +51,14 @@ async def whole_id(desk: Desk, options: argparse.Namespace) -> str:
 
 async def _beginning_with(desk: Desk, text: str) -> set[str]:
     """Also what the store cannot read: it says so when it is asked for."""
-    from proxy.explaining.record import LOOKED_THROUGH, PAGE
+    from proxy.explaining.record import PAGE, ids_beginning_with
     from proxy.store.base import Query
 
-    found: set[str] = set()
-    after: int | None = None
-    for _ in range(LOOKED_THROUGH // PAGE):
-        page = await desk.calls(Query(limit=PAGE, after=after))
-        found |= {one["id"] for one in page["calls"] + page["unreadable"] if one["id"].startswith(text)}
-        after = page["next"]
-        if after is None:
-            break
-    return found
+    async def page(after: int | None) -> tuple[list[str], int | None]:
+        listed = await desk.calls(Query(limit=PAGE, after=after))
+        return [one["id"] for one in listed["calls"] + listed["unreadable"]], listed["next"]
+
+    return await ids_beginning_with(text, page)
 
 
 ANOTHER = "another record with --state-dir DIR or --proxy URL."

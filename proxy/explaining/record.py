@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,11 +62,26 @@ async def find_call(store: Store, given: str, state: Path) -> Call:
 
 async def _beginning_with(store: Store, text: str) -> dict[str, Call]:
     found: dict[str, Call] = {}
-    after: int | None = None
-    for _ in range(LOOKED_THROUGH // PAGE):
-        page = await store.find(Query(limit=PAGE, after=after))
-        found |= {call.id: call for call in page.calls if call.id.startswith(text)}
-        after = page.next
+
+    async def page(after: int | None) -> tuple[list[str], int | None]:
+        listed = await store.find(Query(limit=PAGE, after=after))
+        found.update((call.id, call) for call in listed.calls if call.id.startswith(text))
+        return [*(call.id for call in listed.calls), *listed.unreadable], listed.next
+
+    await ids_beginning_with(text, page)
+    return found
+
+
+async def ids_beginning_with(
+    text: str, page: Callable[[int | None], Awaitable[tuple[list[str], int | None]]]
+) -> set[str]:
+    """Among the newest calls. `page` lists ids after a cursor, and says where the next page begins."""
+    found: set[str] = set()
+    looked, after = 0, None
+    while looked < LOOKED_THROUGH:
+        ids, after = await page(after)
+        looked += len(ids)
+        found |= {one for one in ids if one.startswith(text)}
         if after is None:
             break
     return found

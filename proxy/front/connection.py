@@ -16,11 +16,12 @@ import termios
 from dataclasses import dataclass
 from typing import Any, cast
 
-from aiohttp import StreamReader, http_parser, web_protocol
+from aiohttp import StreamReader, http_parser
 from aiohttp.web import BaseRequest, Server, StreamResponse
 
 from proxy.core.headers import Headers
 from proxy.errors import BadRequest, HeadersTooLarge, InternalError, Overloaded, Refusal
+from proxy.front.turns import HttpRequest, Turns
 from proxy.problem import render
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -50,6 +51,7 @@ class Listener(Server):
     def __init__(self, handler: Any, *, limits: ConnectionLimits, refused: Any) -> None:  # noqa: ANN401
         require_c_parser()
         super().__init__(handler, handler_cancellation=True)
+        self.handler = handler
         self.limits = limits
         self.refused = refused  # told of every refusal that never became a request
         self._to_flush: list[Connection] = []
@@ -79,7 +81,7 @@ class Listener(Server):
         )
 
 
-class Connection(web_protocol.RequestHandler):
+class Connection(Turns):
     __slots__ = (
         "_behind_head",
         "_from_first_byte",
@@ -97,7 +99,7 @@ class Connection(web_protocol.RequestHandler):
     )
 
     def __init__(self, listener: Listener, **settings: Any) -> None:  # noqa: ANN401 (aiohttp's)
-        super().__init__(listener, **settings)
+        super().__init__(listener, listener.handler, **settings)
         self._listener = listener
         self.limits = listener.limits
         self._reading_head = True
@@ -177,7 +179,7 @@ class Connection(web_protocol.RequestHandler):
             self._from_first_byte = False
             self._start_timer()
 
-    def check_head(self, request: BaseRequest) -> None:
+    def check_head(self, request: HttpRequest) -> None:
         """For a head that came along with the request before it, and was not seen by `_watch_head`."""
         if self._head_watched:
             return

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never, cast
-
-from aiohttp.web import BaseRequest, StreamResponse
+from typing import TypeAlias, assert_never
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
@@ -34,11 +32,12 @@ from proxy.front.incoming import (
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.suited import suited
+from proxy.front.turns import HttpRequest
 from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
 from proxy.stream import CutOff
 
-OwnPages: TypeAlias = Callable[[BaseRequest, str, Visitor], Awaitable[Reply]]
+OwnPages: TypeAlias = Callable[[HttpRequest, str, Visitor], Awaitable[Reply]]
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Handler:
         self._limits = limits
         self._own_pages = own_pages
 
-    async def __call__(self, request: BaseRequest) -> StreamResponse:
+    async def __call__(self, request: HttpRequest) -> Written:
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.request_started()
@@ -87,13 +86,13 @@ class Handler:
             except Exception as error:
                 written = self._failed(error, connection, writer, tale)
             tale.delivered = True
-            return cast("StreamResponse", written)  # aiohttp asks only for what Written has
+            return written
         finally:
             connection.request_ended(request.content)
             self._tell(request, writer, tale, time.monotonic() - began)
 
     async def _serve(
-        self, request: BaseRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
+        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
     ) -> Written:
         connection.check_head(request)
         check_protocol(request)
@@ -145,7 +144,7 @@ class Handler:
             live.leave()
 
     async def _live(
-        self, live: Live, request: BaseRequest, incoming: Incoming, writer: ReplyWriter, tale: _Tale
+        self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: _Tale
     ) -> Written:
         try:
             capture = live.flight.capture
@@ -166,7 +165,7 @@ class Handler:
             live.leave()
 
     async def _replay(
-        self, replayed: Replayed, request: BaseRequest, writer: ReplyWriter, tale: _Tale
+        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: _Tale
     ) -> Written:
         answer = replayed.answer
         if codings(answer.headers):
@@ -197,7 +196,7 @@ class Handler:
         problem = problem_of(refusal)
         self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
 
-    def _tell(self, request: BaseRequest, writer: ReplyWriter, tale: _Tale, seconds: float) -> None:
+    def _tell(self, request: HttpRequest, writer: ReplyWriter, tale: _Tale, seconds: float) -> None:
         if tale.own:
             return
         incoming = tale.incoming

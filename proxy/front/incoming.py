@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import StreamReader
-from aiohttp.web import BaseRequest
 
 from proxy.asking import Ask
 from proxy.core.headers import Headers
@@ -20,6 +19,7 @@ from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
 from proxy.front.naming import Namer, ToName
 from proxy.front.sending import Sending, Told
+from proxy.front.turns import HttpRequest
 from proxy.spool import Spool
 
 NOTHING_TOLD = Told()
@@ -97,13 +97,13 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
     return upstream
 
 
-def check_protocol(request: BaseRequest) -> None:
+def check_protocol(request: HttpRequest) -> None:
     """What aiohttp lets through and could not be handed on as it is."""
     if request.version.major != 1:
         raise BadRequest("semel speaks HTTP/1.1 and HTTP/1.0.")
 
 
-async def read_body(request: BaseRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
+async def read_body(request: HttpRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
     """The whole body, or None without one. Nothing happens upstream before it is complete."""
     length = request.headers.get("Content-Length")
     if length is None:  # aiohttp lets nothing through that has both
@@ -153,7 +153,7 @@ async def _next_part(content: StreamReader, patience: float) -> bytes:
 
 
 async def understand(
-    request: BaseRequest,
+    request: HttpRequest,
     address: UpstreamAddress,
     policies: PolicySet,
     upstream: Upstream,

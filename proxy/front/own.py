@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import time
 
-from aiohttp.web import BaseRequest
-
 from proxy.admin.api import Api, Reply, Request
 from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
 from proxy.front.incoming import RequestLimits, read_body
+from proxy.front.turns import HttpRequest
 from proxy.metrics import CONTENT_TYPE, MetricsObserver
 from proxy.store.base import Store
 
@@ -23,7 +22,7 @@ class OwnPages:
         self._api = api
         self._limits = limits
 
-    async def __call__(self, request: BaseRequest, path: str, visitor: Visitor) -> Reply:
+    async def __call__(self, request: HttpRequest, path: str, visitor: Visitor) -> Reply:
         if path.startswith("/_semel"):
             return await self._desk(request, path, visitor)
         if request.method not in ("GET", "HEAD"):
@@ -36,7 +35,7 @@ class OwnPages:
             return await self._ready()
         raise UnknownUpstream(f"There is nothing at {path[:100]}.")
 
-    async def _desk(self, request: BaseRequest, path: str, visitor: Visitor) -> Reply:
+    async def _desk(self, request: HttpRequest, path: str, visitor: Visitor) -> Reply:
         connection, body = request.protocol, None
         assert isinstance(connection, Connection)
         if request.method == "POST":

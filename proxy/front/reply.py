@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
-from aiohttp.web import BaseRequest
-
 from proxy import faults
 from proxy.core.headers import Headers
 from proxy.faults import Point
 from proxy.front.connection import Connection
+from proxy.front.turns import HttpRequest
 
 _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
@@ -32,7 +31,7 @@ class Written:
         self.keep_alive = keep_alive
         self.body_length = body_length
 
-    async def prepare(self, request: BaseRequest) -> None:
+    async def prepare(self, request: HttpRequest) -> None:
         """Nothing to do."""
 
     async def write_eof(self) -> None:
@@ -43,7 +42,7 @@ class Written:
 class ReplyWriter:
     """One reply on one connection. `whole` for what is at hand, `stream` for what is still arriving."""
 
-    def __init__(self, request: BaseRequest, connection: Connection) -> None:
+    def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection
         self._is_head = request.method == "HEAD"
         self._http11 = request.version >= (1, 1)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from aiohttp.web import BaseRequest
-
 from proxy.answers import Produced
 from proxy.core.encoding import Decoder, Undecodable, accepts, codings
 from proxy.core.headers import Headers
 from proxy.errors import AnswerUnavailable
 from proxy.front.aside import Aside
+from proxy.front.turns import HttpRequest
 
 # A record is decoded for a caller only up to this size.
 DECODABLE = 64 * 1024 * 1024
 
 
-async def suited(answer: Produced, request: BaseRequest, aside: Aside) -> Produced:
+async def suited(answer: Produced, request: HttpRequest, aside: Aside) -> Produced:
     applied = codings(answer.headers)
     if not applied or accepts(_accept_encoding(request), applied):
         return answer
@@ -61,7 +60,7 @@ async def _parts(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-def _accept_encoding(request: BaseRequest) -> bytes | None:
+def _accept_encoding(request: HttpRequest) -> bytes | None:
     values = [value for name, value in request.raw_headers if name.lower() == b"accept-encoding"]
     return b",".join(values) if values else None
 

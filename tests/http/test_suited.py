@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
-from aiohttp.web import BaseRequest
 
 from proxy.answers import Produced
 from proxy.core.encoding import Decoder
@@ -17,6 +16,7 @@ from proxy.errors import AnswerUnavailable
 from proxy.front import suited as module
 from proxy.front.aside import Aside
 from proxy.front.suited import suited
+from proxy.front.turns import HttpRequest
 
 PART = 256 * 1024
 
@@ -44,7 +44,7 @@ async def plain(body: bytes | AsyncIterator[bytes], coding: bytes = b"gzip") -> 
     aside = Aside()
     try:
         answer = Produced(200, ((b"Content-Encoding", coding), (b"Content-Length", b"1")), body)
-        return await suited(answer, cast("BaseRequest", Asking()), aside)
+        return await suited(answer, cast("HttpRequest", Asking()), aside)
     finally:
         aside.close()
 

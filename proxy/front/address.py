@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 from proxy.errors import BadRequest
+from proxy.front.run_ref import NOBODY, Speaker, parse_user
 
 OWN_NAMES = frozenset({"metrics", "healthz", "readyz", "_semel"})
 # Printable ASCII is all that a request target may hold; "#" never goes over the wire.
@@ -26,6 +27,7 @@ class UpstreamAddress(NamedTuple):
     upstream: str
     raw_path: str  # begins with a slash
     query: str | None  # None without "?"; an empty one is kept
+    speaker: Speaker = NOBODY  # what the address says of run, attempt and token
 
 
 Address: TypeAlias = OwnAddress | UpstreamAddress
@@ -48,6 +50,10 @@ def parse_target(target: str) -> Address:
     name, slash, rest = path[1:].partition("/")
     if name in OWN_NAMES:
         return OwnAddress(path)
+    speaker = NOBODY
     if name.startswith("@"):
-        raise BadRequest("Runs (/@{run}/…) are not supported yet: use /{upstream}/{path}.")
-    return UpstreamAddress(name, slash + rest if slash else "/", query if mark else None)
+        speaker = parse_user(name[1:])
+        if not speaker.run:
+            raise BadRequest("An address with @ names a run: /@{run}/{upstream}/{path}.")
+        name, slash, rest = rest.partition("/")
+    return UpstreamAddress(name, slash + rest if slash else "/", query if mark else None, speaker)

@@ -31,6 +31,7 @@ from proxy.front.incoming import (
 )
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
+from proxy.front.run_ref import agree
 from proxy.front.suited import suited
 from proxy.front.turns import HttpRequest
 from proxy.observe import Observer, Served
@@ -100,12 +101,15 @@ class Handler:
         told = said_to_semel(request.raw_headers)
         if isinstance(address, OwnAddress):
             tale.own = True
-            visitor = self._door.for_own_page(address.path, told.token)
+            visitor = self._door.for_own_page(address.path, told.speaker.token)
             answer = Produced(*await self._own_pages(request, address.path, visitor))
             return await _write(writer, answer, answer.headers)
         if "Upgrade" in request.headers and request.headers["Upgrade"].lower() == "websocket":
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
-        visitor = self._door.for_calls(told.token)
+        speaker = agree(told.speaker, address.speaker)
+        visitor = self._door.for_calls(speaker.token)
+        if speaker.run:
+            raise BadRequest("Runs are not supported yet: leave out Semel-Run and /@{run}.")
         policies = self._policies()
         upstream = find_upstream(policies, address)
         body = await read_body(request, connection, self._limits)

@@ -18,6 +18,7 @@ from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, Unknown
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
 from proxy.front.naming import Namer, ToName
+from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
 from proxy.front.turns import HttpRequest
 from proxy.spool import Spool
@@ -60,11 +61,9 @@ def said_to_semel(headers: Headers) -> Told:
         return NOTHING_TOLD
     for name in said.keys() - KNOWN:
         raise BadRequest(f"There is no header {name.decode('latin-1')!r}{_suggestion(name)}")
-    for name in (b"semel-run", b"semel-attempt"):
-        if name in said:
-            raise BadRequest("Runs are not supported yet: leave out Semel-Run and Semel-Attempt.")
-    occurrence = said.get(b"semel-occurrence", b"1")
-    if re.fullmatch(rb"[1-9][0-9]{0,8}", occurrence) is None:
+    run, attempt = said.get(b"semel-run", b""), said.get(b"semel-attempt", b"")
+    occurrence = said.get(b"semel-occurrence", b"")
+    if b"semel-occurrence" in said and re.fullmatch(rb"[1-9][0-9]{0,8}", occurrence) is None:
         raise BadRequest("Semel-Occurrence is a number from 1 on.")
     refresh = said.get(b"semel-refresh", b"0")
     if refresh not in (b"0", b"1"):
@@ -74,9 +73,13 @@ def said_to_semel(headers: Headers) -> Told:
         raise BadRequest("Semel-Tool is at most 128 printable characters.")
     return Told(
         tool=tool.decode(),
-        occurrence=int(occurrence),
+        occurrence=int(occurrence) if occurrence else None,
         refresh=refresh == b"1",
-        token=said.get(b"semel-token", b"").decode("latin-1"),
+        speaker=Speaker(
+            run=check_run(run.decode("latin-1")) if run else "",
+            attempt=check_attempt(attempt.decode("latin-1")) if attempt else "",
+            token=said.get(b"semel-token", b"").decode("latin-1"),
+        ),
     )
 
 
@@ -163,7 +166,7 @@ async def understand(
     namer: Namer,
 ) -> Incoming:
     method, headers = request.method, request.raw_headers
-    to_name = ToName(upstream, address, method, headers, body, told.occurrence, tenant)
+    to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
     match, safe, identity = await namer.name(policies, to_name)
     rule = match.rule
     if rule.mode is Mode.DENY:

@@ -15,6 +15,7 @@ from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
 from proxy.errors import BadRequest
 from proxy.front.address import UpstreamAddress
+from proxy.front.run_ref import NOBODY, Speaker
 from proxy.ledger import Intent
 from proxy.spool import Spool
 from proxy.upstream.base import Outgoing
@@ -35,9 +36,9 @@ class Told:
     """What the Semel-* headers say."""
 
     tool: str = ""
-    occurrence: int = 1
+    occurrence: int | None = None  # None: the client did not number it
     refresh: bool = False
-    token: str = ""
+    speaker: Speaker = NOBODY
 
 
 class Sending(NamedTuple):
@@ -88,7 +89,7 @@ class Sending(NamedTuple):
             tenant=self.tenant,
             upstream=self.upstream.name,
             tool=self.tool,
-            occurrence=self.told.occurrence,
+            occurrence=self.told.occurrence or 1,
             method=self.method,
             target=outgoing.target,
             headers=without_secrets(outgoing.headers, self.upstream.credentials),

@@ -107,9 +107,9 @@ def _read(
     address = find_address(question.url, policies, settings.listen)
     upstream = find_upstream(policies, address)
     said = said_to_semel(headers)
-    tenant = question.tenant or _tenant(said.token, settings, liked.call if liked is not None else None)
+    tenant = question.tenant or _tenant(said.speaker.token, settings, liked.call if liked is not None else None)
     body = Spool.of(question.body) if question.body else None
-    return ToName(upstream, address, method, headers, body, said.occurrence, tenant), said
+    return ToName(upstream, address, method, headers, body, said.occurrence or 1, tenant), said
 
 
 def _tenant(token: str, settings: Settings, liked: Call | None) -> str:

@@ -47,6 +47,8 @@ class LogObserver(Deaf):
         more = f',"problem":"{told.problem}"' if told.problem else ""
         if not told.delivered:
             more += ',"delivered":false'
+        if told.cost_usd > 0:
+            more += f',"cost_usd":{told.cost_usd:.6g}'
         self._add(
             f'{{"at":"{self._now()}","event":"call","status":"{told.status}","code":{told.code},'
             f'"method":{_quoted(told.method)},"upstream":{_quoted(told.upstream)},"rule":{_quoted(told.rule)},'

@@ -88,6 +88,10 @@ class MetricsObserver(Deaf):
             "code",
         )
         self._problems = _Counter("semel_problems", "semel's own answers", "type")
+        self._saved = _Counter(
+            "semel_saved_usd", "What answers given again would have cost", "upstream", "rule"
+        )
+        self._spent = _Counter("semel_spent_usd", "What executed calls cost", "upstream", "rule")
         self._reloads = _Counter("semel_policy_reloads", "Policy reloads", "result")
         self._call_seconds = _Histogram(
             "semel_call_seconds",
@@ -102,6 +106,15 @@ class MetricsObserver(Deaf):
         self._store_seconds = _Histogram(
             "semel_store_seconds", "One operation of the store", _STORE_BOUNDS, "op"
         )
+        self._counters = (
+            self._calls,
+            self._prevented,
+            self._responses,
+            self._saved,
+            self._spent,
+            self._problems,
+            self._reloads,
+        )
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -110,6 +123,11 @@ class MetricsObserver(Deaf):
         self._call_seconds.observe((told.upstream, told.status), told.seconds)
         if told.status in _PREVENTED and not told.safe:
             self._prevented.values[told.upstream, told.rule] += 1
+        if told.cost_usd > 0:
+            if told.status in _PREVENTED:
+                self._saved.values[told.upstream, told.rule] += told.cost_usd
+            elif told.status == "executed":
+                self._spent.values[told.upstream, told.rule] += told.cost_usd
         if told.problem:
             self._problems.values[(told.problem,)] += 1
 
@@ -130,8 +148,7 @@ class MetricsObserver(Deaf):
 
     def collect(self) -> Iterable[Metric]:
         """Asked by prometheus_client while rendering."""
-        for counter in (self._calls, self._prevented, self._responses, self._problems, self._reloads):
-            yield counter.family()
+        yield from (counter.family() for counter in self._counters)
         for histogram in (self._call_seconds, self._upstream_seconds, self._store_seconds):
             yield histogram.family()
         if self._census is not None:

@@ -22,6 +22,7 @@ class Served(NamedTuple):
     seconds: float = 0.0
     size: int = 0
     delivered: bool = True
+    cost_usd: float = 0.0  # of the answer: spent where it was executed now, saved where it was not
 
 
 class Sent(NamedTuple):

@@ -17,7 +17,6 @@ POLICIES = frozenset(
         ("rule", "probe"),
         ("rule", "approval"),
         ("rule", "budget"),
-        ("rule", "cost"),
         ("rule", "max_age"),
         ("rule", "stale"),
         ("rule", "shadow"),

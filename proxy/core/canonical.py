@@ -249,14 +249,25 @@ def _selects(found: list[Json], arrays: int) -> bool:
 
 # ---- what changes by itself --------------------------------------------------------------------
 
-_DATE = r"\d{4}-\d{2}-\d{2}"
-_TIME = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
-_ZONE = r"(?:Z|[+-]\d{2}:?\d{2})?"
-_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+# Dates and times as programs write them, whole and possible: 2024-13-01 is none. Nor is what is part of a
+# longer word, such as the name of a model (gpt-4o-2024-05-13), a branch or a file: that tells things apart.
+_YEAR, _MM, _DD = r"(?:19|20)[0-9]{2}", r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12][0-9]|3[01])"
+_D = r"(?:[12][0-9]|3[01]|0?[1-9])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::(?:[0-5][0-9]|60)(?:[.,][0-9]{1,9})?)?"
+_ZONE = r"(?: ?(?:Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}))?"
+_DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
 _TIMESTAMP = re.compile(
-    rf"(?<!\d)(?:{_DATE}[T ]{_TIME}\s?{_ZONE}|{_DATE}"
-    rf"|{_DAY},? \d{{1,2}} {_MONTH} \d{{4}} {_TIME}(?: GMT|\s?[+-]\d{{4}})?)(?!\d)"
+    r"(?<![A-Za-z0-9_-])(?:"
+    rf"{_YEAR}-{_MM}-{_DD}(?:[T ]{_TIME}{_ZONE})?"  # 2024-01-31T10:20:30.123Z
+    rf"|{_YEAR}{_MM}{_DD}T[0-2][0-9][0-5][0-9][0-6][0-9]Z?"  # 20240131T102030Z
+    rf"|(?:{_DAY},? )?{_D} {_MONTH} {_YEAR}(?: {_TIME}{_ZONE})?"  # Wed, 31 Jan 2024 10:20:30 GMT
+    rf"|(?:{_DAY},? )?{_MONTH} {_D}, {_YEAR}"  # Wednesday, January 31, 2024
+    rf"|{_DAY} {_MONTH} [ 0-3]?[0-9] {_TIME} (?:[A-Z]{{3,4}} )?{_YEAR}"  # Wed Jan 31 10:20:30 UTC 2024
+    r")(?![A-Za-z0-9_-])"
 )
 _UUID = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9a-fA-F])")
 

@@ -109,6 +109,20 @@ def advice(
     return [_advice(sdk, proxy.rstrip("/"), by_host.get(sdk.host), environ, installed) for sdk in SDKS]
 
 
+def base_urls(proxy: str, upstreams: Iterable[Upstream]) -> dict[str, str]:
+    """Variables that point an SDK at semel, where a configured upstream is its API. Not AWS's: it checks
+    signatures over host and path."""
+    by_host = {upstream.host: upstream for upstream in upstreams}
+    known = [sdk for sdk in SDKS if sdk.variable and sdk.host in by_host]
+    return {sdk.variable: _url(sdk, proxy.rstrip("/"), by_host[sdk.host]) for sdk in known}
+
+
+def _url(sdk: Sdk, proxy: str, upstream: Upstream | None) -> str:
+    if upstream is None:
+        return f"{proxy}/{PLACEHOLDER}{sdk.path}"
+    return f"{proxy}/{upstream.name}{sdk.path.removeprefix(upstream.base_path)}"
+
+
 def _advice(
     sdk: Sdk,
     proxy: str,
@@ -116,8 +130,7 @@ def _advice(
     environ: Mapping[str, str],
     installed: Callable[[str], str | None],
 ) -> Advice:
-    name = upstream.name if upstream else PLACEHOLDER
-    url = f"{proxy}/{name}{sdk.path.removeprefix(upstream.base_path) if upstream else sdk.path}"
+    url = _url(sdk, proxy, upstream)
     notes = [sdk.note] if sdk.note else []
     if sdk.host and upstream is None:
         notes.append(f"no upstream is configured for https://{sdk.host} yet")

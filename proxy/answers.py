@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
-from proxy.core.intent import Answer, Call, Place
+from proxy.core.intent import Answer, Call, Place, State
 from proxy.core.policy import Mode, Rule
 from proxy.observe import Observer
 from proxy.store.base import BlobLost, BlobRef, Store
@@ -72,10 +72,11 @@ class Answers:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
         kept, size = capture.kept, capture.received
         make = partial(Answer, status=capture.status, size=size, recorded_at=now)
-        headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower())])
+        in_run = bool(call.run)
+        headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower(), in_run=in_run)])
         if kept is None:
             return make(place=Place.NOWHERE, why_nowhere=f"its answer of {size} bytes could not be kept")
-        if rule.mode is Mode.CACHE:
+        if rule.mode is Mode.CACHE and not in_run:  # what a run was given is kept with the run
             if size > MAX_CACHED:
                 return make(place=Place.NOWHERE, why_nowhere="its answer is too long for the shared cache")
             value = self._codec.seal_cached(capture.status, headers, kept.whole())
@@ -126,17 +127,19 @@ class Answers:
         produced = Produced(
             answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
         )
-        if answer.size <= HOT_SIZE:
+        if answer.size <= HOT_SIZE and call.state is State.DONE:  # others change without the stamp
             self._hot[call.key] = AtHand(call, produced, None)
             if len(self._hot) > HOT:
                 self._hot.popitem(last=False)
         return produced
 
 
-def _is_kept(name: bytes) -> bool:
+def _is_kept(name: bytes, *, in_run: bool) -> bool:
     """Outside runs an answer may be given to somebody who did not ask first: no session of another's. Age
     and Semel-* are true for one reply only; a replay has its own."""
-    return name not in (b"set-cookie", b"age") and not name.startswith(b"semel-")
+    if name == b"set-cookie":
+        return in_run
+    return name != b"age" and not name.startswith(b"semel-")
 
 
 def _cache_key(call: Call) -> bytes:

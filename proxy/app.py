@@ -13,6 +13,7 @@ from proxy.clock import Clock, SystemClock
 from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
+from proxy.flying import Flights
 from proxy.front.aside import Aside
 from proxy.front.connection import ConnectionLimits, Listener
 from proxy.front.door import Door
@@ -25,6 +26,8 @@ from proxy.metrics import MetricsObserver
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
 from proxy.reload import Kept, PolicyWatch, Reloaded
+from proxy.runs.asking import RunAsking
+from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
 from proxy.store.base import Store
 from proxy.store.codec import Codec
@@ -44,7 +47,7 @@ class App:
 
     address: Address
     store: Store
-    exchange: Exchange
+    flights: Flights
     watch: PolicyWatch
     observer: Observer
     recovered: int
@@ -84,13 +87,25 @@ class App:
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
         upstream = HttpUpstream(max_header_bytes=limits.headers)
-        exchange = Exchange(
+        flights = Flights(
             store=store,
             ledger=ledger,
             upstream=upstream,
             clock=clock,
             observer=observer,
             limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
+        )
+        exchange = Exchange(store=store, ledger=ledger, flights=flights, clock=clock)
+        books = RunBooks(store=store, clock=clock, observer=observer, retention=settings.runs.retention)
+        runs = RunAsking(
+            store=store,
+            ledger=ledger,
+            flights=flights,
+            exchange=exchange,
+            books=books,
+            clock=clock,
+            observer=observer,
+            on_divergence=settings.runs.on_divergence,
         )
         aside = Aside()
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
@@ -99,6 +114,8 @@ class App:
         desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes, segments=segments)
         handler = Handler(
             exchange=exchange,
+            runs=runs,
+            books=books,
             policies=lambda: watch.current,
             secret=store.secret,
             observer=observer,
@@ -124,11 +141,15 @@ class App:
         if settings.reload:
             watch.start()
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
-        collector = asyncio.create_task(collect_forever(store, observer, clock, settings.gc.every))
+        collector = asyncio.create_task(
+            collect_forever(
+                store, observer, clock, every=settings.gc.every, retention=settings.runs.retention
+            )
+        )
         return cls(
             address=Address(listen.host, port),
             store=store,
-            exchange=exchange,
+            flights=flights,
             watch=watch,
             observer=observer,
             recovered=recovered,
@@ -171,13 +192,13 @@ class App:
         return stopped
 
     async def _drain(self, patience: float, hurry: asyncio.Event) -> int:
-        draining = asyncio.create_task(self.exchange.drain(patience))
+        draining = asyncio.create_task(self.flights.drain(patience))
         hurried = asyncio.create_task(hurry.wait())
         await asyncio.wait({draining, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not draining.done():
             draining.cancel()
-            return await self.exchange.drain(0.0)
+            return await self.flights.drain(0.0)
         return draining.result()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -10,9 +11,9 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call
 from proxy.core.policy import Rule
 from proxy.flight import Flight
-from proxy.ledger import Intent
+from proxy.ledger import Intent, RunPlace
 from proxy.stream import Reader
-from proxy.upstream.base import Outgoing
+from proxy.upstream.base import Outgoing, Result
 
 
 class Sendable(Protocol):
@@ -24,6 +25,9 @@ class Sendable(Protocol):
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent: ...
 
 
+Source: TypeAlias = Callable[[Flight], Awaitable[Result]]
+
+
 class Ask(NamedTuple):
     """A call as the front hands it over: named, with its rule."""
 
@@ -32,6 +36,9 @@ class Ask(NamedTuple):
     safe: bool
     refresh: bool
     sending: Sendable
+    place: RunPlace | None = None  # in a run
+    occurrence: int = 1
+    source: Source | None = None  # where the answer comes from, if not from the upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +49,20 @@ class Labels:
     rule: str
 
 
+class Delivery(Protocol):
+    """In a run: what becomes of handing an answer on is part of the record."""
+
+    def complete(self) -> None:
+        """All of it was written."""
+
+    def abandoned(self) -> None:
+        """The caller left before the end. Also after `complete`, where that shows only then."""
+
+
 class Replayed(NamedTuple):
     call: Call
     answer: Produced
+    delivery: Delivery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class Live:
     flight: Flight
     reader: Reader
     joined: bool
+    delivery: Delivery | None = None
 
     def leave(self) -> None:
         self.reader.close()

@@ -22,13 +22,14 @@ GRACE = 60.0
 SOON = 60.0
 
 
-async def collecting(store: Store, clock: Clock) -> AsyncIterator[Collected]:
-    """Portion after portion until nothing is left; after each, what was removed so far."""
+async def collecting(store: Store, clock: Clock, retention: float) -> AsyncIterator[Collected]:
+    """Portion after portion until nothing is left; after each, what was removed so far. `retention`: of runs,
+    from their last activity on."""
     now = clock.now() - GRACE
     calls = blobs = size = 0
     more = True
     while more:
-        portion = await store.collect(now, limit=PORTION)
+        portion = await store.collect(now, limit=PORTION, runs_before=now - retention)
         calls, blobs, size = calls + portion.calls, blobs + portion.blobs, size + portion.bytes
         more = portion.more
         yield Collected(calls=calls, blobs=blobs, bytes=size, more=more)
@@ -36,29 +37,32 @@ async def collecting(store: Store, clock: Clock) -> AsyncIterator[Collected]:
             await clock.sleep(PAUSE)
 
 
-async def collectable(store: Store, clock: Clock) -> Collected:
+async def collectable(store: Store, clock: Clock, retention: float) -> Collected:
     """What `collecting` would remove now."""
-    return await store.collect(clock.now() - GRACE, dry_run=True)
+    now = clock.now() - GRACE
+    return await store.collect(now, dry_run=True, runs_before=now - retention)
 
 
-async def collect_once(store: Store, observer: Observer, clock: Clock) -> None:
+async def collect_once(store: Store, observer: Observer, clock: Clock, retention: float) -> None:
     """Tells what was removed, also when it ends before its time."""
     total = None
     try:
-        async for so_far in collecting(store, clock):
+        async for so_far in collecting(store, clock, retention):
             total = so_far
     finally:
         if total is not None and (total.calls or total.blobs):
             observer.noted("collected", calls=total.calls, blobs=total.blobs, bytes=total.bytes)
 
 
-async def collect_forever(store: Store, observer: Observer, clock: Clock, every: float) -> None:
+async def collect_forever(
+    store: Store, observer: Observer, clock: Clock, *, every: float, retention: float
+) -> None:
     pause = min(every, SOON)
     while True:
         await clock.sleep(pause)
         pause = every
         try:
-            await collect_once(store, observer, clock)
+            await collect_once(store, observer, clock, retention)
         except StoreUnavailable as error:
             observer.noted("store-trouble", doing="collecting", error=error.detail)
         except Exception as error:  # a defect of ours: said each time, and the next time may be better

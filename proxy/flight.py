@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from proxy.core.identity import Identity
+from proxy.core.intent import Call
 from proxy.stream import Capture
 from proxy.upstream.base import Lost, NotSent, Result
 
@@ -28,6 +29,8 @@ class Flight:
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
         self.on_defect: Callable[[BaseException], None] | None = None
+        self.from_record = False  # the answer came from a shared record and not from the upstream
+        self._row: asyncio.Future[Call | None] | None = None
         self._cancels = cancels
         self._sending = False
         self._may_be_out = False  # a byte of the request may have left
@@ -36,6 +39,19 @@ class Flight:
         self.callers -= 1
         if self.callers == 0 and self._cancels:
             self.stop()
+
+    def expect_row(self) -> None:
+        """Somebody may ask for the row before it is there."""
+        self._row = asyncio.get_running_loop().create_future()
+
+    def claimed(self, call: Call | None) -> None:
+        """The row is durable, or (None) there is none of this flight."""
+        if self._row is not None and not self._row.done():
+            self._row.set_result(call)
+
+    async def row(self) -> Call | None:
+        assert self._row is not None
+        return await asyncio.shield(self._row)
 
     def stop(self) -> bool:
         """End the send; what became of it is then settled as usual. Anything but the send is let finish."""

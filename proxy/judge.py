@@ -36,7 +36,9 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
             return _answered(status, capture, rule, call, now)
         case NotSent(reason):
             refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
-            return Judgement(Settlement(event=Event.NOT_SENT, why=reason, ttl=rule.ttl), refusal=refusal)
+            return Judgement(
+                Settlement(event=Event.NOT_SENT, why=reason, ttl=_ttl(rule, call)), refusal=refusal
+            )
         case Lost(reason, status, timed_out):
             if call.safe:
                 return _safe_lost(reason, timed_out=timed_out, rule=rule, call=call)
@@ -51,13 +53,20 @@ def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float)
     if verdict is Verdict.IN_DOUBT:
         reason = f"the upstream answered {status}, which does not say whether the call took effect"
         return _doubt(reason, capture, status=status, call=call, now=now)
-    settlement = Settlement(event=VERDICT_EVENTS[verdict], why=f"answered {status}", ttl=rule.ttl)
-    return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL)
+    settlement = Settlement(event=VERDICT_EVENTS[verdict], why=f"answered {status}", ttl=_ttl(rule, call))
+    # In a run everything an attempt received is kept: a later one may have to see it fail again.
+    return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL or bool(call.run))
+
+
+def _ttl(rule: Rule, call: Call) -> float | None:
+    """What a run was given goes with the run."""
+    return None if call.run else rule.ttl
 
 
 def _safe_lost(reason: str, *, timed_out: bool, rule: Rule, call: Call) -> Judgement:
     refusal = _safe_failure(reason, timed_out=timed_out, call=call.id)
-    return Judgement(Settlement(event=Event.INCONCLUSIVE, why=reason, ttl=rule.ttl), refusal=refusal)
+    settlement = Settlement(event=Event.INCONCLUSIVE, why=reason, ttl=_ttl(rule, call))
+    return Judgement(settlement, refusal=refusal)
 
 
 def _lost_words(reason: str, status: int | None) -> str:

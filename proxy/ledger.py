@@ -7,15 +7,16 @@ says whose it is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from proxy.answers import Answers
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.identity import Identity
-from proxy.core.intent import Answer, Call, Entry, Event, State
+from proxy.core.intent import Answer, Call, Entry, Event, State, evolve
 from proxy.core.policy import Rule
+from proxy.core.run_record import Exchange, InRun, Serving
 from proxy.errors import StoreUnavailable
 from proxy.observe import Observer
 from proxy.spool import Spool
@@ -32,6 +33,18 @@ NEW_IN_A_ROW = 64
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
 
+class RunPlace(NamedTuple):
+    """Where in a run a call is claimed, and who is served by it."""
+
+    run: str
+    attempt: str
+    in_run: InRun
+    served: Exchange
+
+    def serving(self, tenant: str, key: bytes, fence: int) -> Serving:
+        return Serving(tenant, self.run, key, replace(self.served, fence=fence))
+
+
 class Intent(NamedTuple):
     """What is about to be sent, as it will be written down."""
 
@@ -46,6 +59,7 @@ class Intent(NamedTuple):
     target: bytes
     headers: Headers  # without credentials
     body: Spool | None
+    place: RunPlace | None = None  # in a run
 
     def stored(self, inline: bytes) -> StoredRequest:
         """What a resend needs; a large body is a blob instead."""
@@ -104,9 +118,9 @@ class Ledger:
         most likely. If not, the claim loses and the row is read then; a wrong guess costs time, no more."""
         return self._new_in_a_row >= NEW_IN_A_ROW and not self.answers.is_at_hand(key)
 
-    async def _swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def _swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         began = self._clock.monotonic()
-        swap = await self._store.swap(call, entry, expected=expected)
+        swap = await self._store.swap(call, entry, expected=expected, served=served)
         self._observer.store_took("swap", self._clock.monotonic() - began)
         return swap
 
@@ -117,12 +131,14 @@ class Ledger:
         try:
             fresh = await self._fresh(intent)
             call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
-            swap = await self._swap(call, entry, expected=expected)
+            place = intent.place
+            served = None if place is None else place.serving(call.tenant, call.key, call.fence)
+            swap = await self._swap(call, entry, expected=expected, served=served)
         except StoreUnavailable as error:
             self._new_in_a_row = 0  # a store that cannot be written can perhaps be read
             return Uncertain(call, error)
         if swap.won:
-            return Claimed(call)
+            return Claimed(evolve(call, seq=swap.seq) if call.run else call)
         self._new_in_a_row = 0
         return RaceLost()
 
@@ -134,7 +150,11 @@ class Ledger:
                 blob = (await self._store.put_blob(intent.body.chunks())).digest
             else:
                 inline = intent.body.whole()
+        place = intent.place
         return Call(
+            run="" if place is None else place.run,
+            attempt="" if place is None else place.attempt,
+            in_run=None if place is None else place.in_run,
             key=intent.identity.key,
             fingerprint=intent.identity.fingerprint,
             named_by=intent.identity.named_by,
@@ -159,7 +179,8 @@ class Ledger:
     async def withdraw(self, call: Call) -> None:
         """Take back a claim that may or may not stand. Nothing was sent for it."""
         why = "the store failed while the claim was written"
-        settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=core.NOTHING_CAME_OF_IT)
+        ttl = None if call.run else core.NOTHING_CAME_OF_IT
+        settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=ttl)
 
         async def attempt() -> None:
             present = await self.get(call.key)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.headers import Headers, end_to_end, without_semel
-from proxy.core.intent import SETTLED_STATES, Answer, Call, Entry, Place, State
+from proxy.core.intent import SETTLED_STATES, Answer, Call, Entry, Place, State, evolve
 from proxy.errors import NotFound, NotInDoubt, NotSettled, StaleVersion
 from proxy.store.base import Store
 from proxy.store.codec import Codec
@@ -65,9 +65,9 @@ async def resolve(
         answer = await _answer(store, codec, status, headers, body, reason=reason, now=clock.now())
     elif status is not None or body is not None:
         raise ValueError("what was not executed has no answer")
-    settlement = core.resolved(answer, why=f"{verdict}: {_said(reason)}", ttl=ttl)
+    settlement = core.resolved(answer, why=f"{verdict}: {_said(reason)}", ttl=None if call.run else ttl)
     settled, entry = core.settle(call, settlement, actor=_name(actor), now=clock.now())
-    return await _write(store, settled, entry)
+    return await _write(store, evolve(settled, in_run=core.by_person(settled)), entry)
 
 
 async def forget(

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from proxy.core.intent import Call, Doubt
-from proxy.errors import IdentityCollision, InDoubt, InProgress, KeyConflict
+from proxy.core.run_record import Step
+from proxy.errors import (
+    Diverged,
+    IdentityCollision,
+    InDoubt,
+    InProgress,
+    KeyConflict,
+    Refusal,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 
 
 def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
@@ -45,4 +56,30 @@ def conflict(call: str) -> KeyConflict:
 def collision() -> IdentityCollision:
     return IdentityCollision(
         "Two different calls have the same key. Change the request slightly, or say so to us."
+    )
+
+
+def recorded_problem(call: Call, name: str) -> Refusal:
+    """What an earlier attempt was told: calls with effects were made knowing it, so it is told again."""
+    if name == "in-doubt" and call.doubt is not None:
+        return in_doubt(call, call.doubt)
+    kinds = {"upstream-timeout": UpstreamTimeout, "upstream-unreachable": UpstreamUnreachable}
+    kind = kinds.get(name, InDoubt)
+    return kind(
+        "From the record: an earlier attempt of this run was told so, and made calls with effects after it. "
+        f"Nothing was sent now. `semel calls forget {call.id}` lets the call go out again.",
+        call=call.id,
+        run=call.run,
+    )
+
+
+def diverged(run: str, unasked: Sequence[Step | None]) -> Diverged:
+    told = ", ".join(f"{step.tool} ({step.id}, {step.state})" for step in unasked[:5] if step is not None)
+    more = f" and {len(unasked) - 5} more" if len(unasked) > 5 else ""
+    return Diverged(
+        "This attempt makes a call with effects that the run's record does not have, while it has not asked "
+        f"for what the record has of the same rule: {told}{more}. It may be the same intention in other "
+        f"words, so it is held and nothing was sent. `semel runs diff {run}` shows both; `semel runs allow "
+        f"{run}` lets the agent go its new way.",
+        run=run,
     )

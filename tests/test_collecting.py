@@ -29,6 +29,7 @@ from tests.exchange.virtual_time import EPOCH, VirtualClock, in_virtual_time
 from tests.inside import semel
 from tests.stores import calls
 
+MONTH = 30 * 86400.0
 HOUR = 3600.0
 POLICY = "upstream: mail\nbase_url: http://127.0.0.1:9\n"
 
@@ -41,7 +42,9 @@ class Asked(MemoryStore):
         self.answers = list(answers)
         self.asked: list[float] = []
 
-    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+    async def collect(
+        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
+    ) -> Collected:
         self.asked.append(asyncio.get_running_loop().time())
         match self.answers.pop(0) if self.answers else None:
             case Exception() as error:
@@ -49,7 +52,7 @@ class Asked(MemoryStore):
             case Collected() as collected:
                 return collected
             case None:
-                return await super().collect(now, limit=limit, dry_run=dry_run)
+                return await super().collect(now, limit=limit, dry_run=dry_run, runs_before=runs_before)
 
 
 def removed(calls: int, *, more: bool = False) -> Collected:
@@ -68,7 +71,7 @@ async def settled(store: MemoryStore | EmbeddedStore, *, at: float) -> bytes:
 async def test_portions_follow_each_other_until_nothing_is_left() -> None:
     """With a pause after each, so that calls come between; the sums grow."""
     store = Asked(removed(PORTION, more=True), removed(PORTION, more=True), removed(7))
-    totals = [total async for total in collecting(store, VirtualClock())]
+    totals = [total async for total in collecting(store, VirtualClock(), MONTH)]
     assert [(total.calls, total.blobs, total.bytes, total.more) for total in totals] == [
         (PORTION, 1, 10, True), (2 * PORTION, 2, 20, True), (2 * PORTION + 7, 3, 30, False),
     ]  # fmt: skip
@@ -82,14 +85,14 @@ async def test_what_is_over_for_less_than_a_minute_stays() -> None:
     over = EPOCH - 86400
     old = await settled(store, at=over - GRACE - 1)
     fresh = await settled(store, at=over - GRACE + 1)
-    assert (await collectable(store, clock)).calls == 1
+    assert (await collectable(store, clock, MONTH)).calls == 1
     assert store.world.calls.keys() == {old, fresh}
-    await collect_once(store, notebook, clock)
+    await collect_once(store, notebook, clock, MONTH)
     assert store.world.calls.keys() == {fresh}
     ((event, fields),) = notebook.notes
     assert event == "collected"
     assert (fields["calls"], fields["blobs"]) == (1, 0)
-    await collect_once(store, notebook, clock)
+    await collect_once(store, notebook, clock, MONTH)
     assert len(notebook.notes) == 1, "nothing removed, nothing told"
 
 
@@ -99,7 +102,9 @@ async def test_it_collects_soon_after_the_start_and_then_every_so_often() -> Non
     for every, moments in ((HOUR, [SOON, SOON + HOUR, SOON + 2 * HOUR]), (10.0, [10.0, 20.0, 30.0])):
         store = Asked()
         began = asyncio.get_running_loop().time()
-        chore = asyncio.create_task(collect_forever(store, Notebook(), VirtualClock(), every))
+        chore = asyncio.create_task(
+            collect_forever(store, Notebook(), VirtualClock(), every=every, retention=MONTH)
+        )
         await asyncio.sleep(moments[-1] + 1)
         chore.cancel()
         await asyncio.gather(chore, return_exceptions=True)
@@ -119,7 +124,7 @@ async def test_no_failure_ends_the_collecting() -> None:
         Notebook(),
     )
     await settled(store, at=EPOCH - 2 * 86400)
-    chore = asyncio.create_task(collect_forever(store, notebook, VirtualClock(), HOUR))
+    chore = asyncio.create_task(collect_forever(store, notebook, VirtualClock(), every=HOUR, retention=MONTH))
     await asyncio.sleep(SOON + 3 * HOUR + 1)
     assert not chore.done()
     chore.cancel()

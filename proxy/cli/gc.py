@@ -71,12 +71,13 @@ async def _collect(options: argparse.Namespace) -> Collected:
     from proxy.clock import SystemClock
     from proxy.collecting import collectable, collecting
 
+    retention = settings_of(options).runs.retention
     async with opened_store(options) as store:
         if options.dry_run:
-            return await collectable(store, SystemClock())
+            return await collectable(store, SystemClock(), retention)
         progress = _Progress()
         try:
-            async for removed in collecting(store, SystemClock()):
+            async for removed in collecting(store, SystemClock(), retention):
                 progress.show(removed)
         finally:
             progress.clear()

@@ -287,3 +287,7 @@ def _normalized(node: Json, functions: tuple[Callable[[str], str], ...]) -> Json
     if isinstance(node, list):
         return [_normalized(value, functions) for value in node]
     return node
+
+
+# Every version that a living run may still be pinned to. A new one is added, an old one never changed.
+CANONICALISERS = {1: canonical_arguments}

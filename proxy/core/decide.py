@@ -6,7 +6,7 @@ operators use the same functions, so there is no second logic anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, assert_never
 
 from proxy.core.identity import Identity
@@ -26,6 +26,7 @@ from proxy.core.intent import (
     next_state,
 )
 from proxy.core.outcome import Verdict
+from proxy.core.run_record import InRun, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Settlement(NamedTuple):
     answer: Answer | None = None
     doubt: Doubt | None = None
     ttl: float | None = None
+    receipt: Receipt | None = None  # in a run: the problem that the caller is given
 
 
 VERDICT_EVENTS = {
@@ -191,7 +193,15 @@ def settle(
     if next_state(call.state, event) is State.IN_DOUBT:
         doubt = settlement.doubt or call.doubt or Doubt(since=now, reason=why)
         return advance(
-            call, event, at=now, actor=actor, why=why, doubt=doubt, unresolved=True, expires_at=None
+            call,
+            event,
+            at=now,
+            actor=actor,
+            why=why,
+            doubt=doubt,
+            unresolved=True,
+            expires_at=None,
+            in_run=_received(call, settlement),
         )
     return advance(
         call,
@@ -203,7 +213,15 @@ def settle(
         unresolved=False,
         settled_at=now,
         expires_at=None if settlement.ttl is None else now + settlement.ttl,
+        in_run=_received(call, settlement),
     )
+
+
+def _received(call: Call, settlement: Settlement) -> InRun | None:
+    receipt, in_run = settlement.receipt, call.in_run
+    if in_run is None or receipt is None or receipt in in_run.receipts:
+        return in_run
+    return replace(in_run, receipts=(*in_run.receipts, receipt))
 
 
 def can_settle(present: Call, fence: int, event: Event) -> bool:
@@ -223,7 +241,10 @@ def orphaned(call: Call) -> Settlement:
     """A dead owner's call: with effects it may have been sent, a safe one does no harm again."""
     if call.safe:
         why = "its proxy died; repeating it does no harm"
-        return Settlement(event=Event.INCONCLUSIVE, why=why, ttl=NOTHING_CAME_OF_IT)
+        return Settlement(event=Event.INCONCLUSIVE, why=why, ttl=None if call.run else NOTHING_CAME_OF_IT)
+    if call.in_run is not None and call.in_run.shared:
+        # The call of the whole tenant is the one that was sent, or not; it says so when it is asked again.
+        return Settlement(event=Event.NOT_EXECUTED, why="its proxy died; the shared call knows more")
     reason = "the proxy that was sending it died; whether it was sent, and what came of it, is not known"
     return Settlement(
         event=Event.LOST, why=reason, doubt=Doubt(since=call.sent_at or call.created_at, reason=reason)
@@ -233,6 +254,11 @@ def orphaned(call: Call) -> Settlement:
 # ---- a person's word ---------------------------------------------------------------------------
 
 FORGOTTEN = "forgotten"  # a history line of its own: the state stays, only its time is over
+
+
+def by_person(call: Call) -> InRun | None:
+    """In a run: what a person has resolved is no longer given again as a problem."""
+    return None if call.in_run is None else replace(call.in_run, resolved=True)
 
 
 def resolved(answer: Answer | None, *, why: str, ttl: float | None) -> Settlement:

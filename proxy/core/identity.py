@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from proxy.core.canonical import CANONICAL_VERSION, Body, canonical_arguments
+from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS, Body
 from proxy.core.policy import ClientKey, Credential, Rule
 from proxy.errors import BadRequest
 
@@ -41,8 +41,9 @@ class Asked(NamedTuple):
     body: Body
     occurrence: int = 1
     credentials: tuple[str, ...] = ()  # the policy's, beside the well-known ones
-    run: str = ""  # empty outside a run
+    run: str = ""  # empty outside a run; a fork's calls are named as its parent's
     host: str = ""  # only where it differs from the base_url's
+    canonical: int = CANONICAL_VERSION  # a run keeps the version that it began with
 
 
 class Identity(NamedTuple):
@@ -131,15 +132,15 @@ def client_key(values: list[bytes], asked: Asked, rule: Rule) -> bytes | None:
 
 
 @lru_cache(maxsize=1024)
-def _place(tenant: str, run: str, upstream: str, method: str, host: str) -> tuple[bytes, ...]:
+def _place(canonical: int, tenant: str, run: str, upstream: str, method: str, host: str) -> tuple[bytes, ...]:
     """Where it happens: the same for very many calls."""
     scope = b"run:" + run.encode() if run else b"tenant"
-    version = b"%d" % CANONICAL_VERSION
+    version = b"%d" % canonical
     return (version, tenant.encode(), scope, upstream.encode(), method.encode(), host.encode())
 
 
 def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
-    arguments = canonical_arguments(
+    arguments = CANONICALISERS[asked.canonical](
         path=asked.path_names,
         query=asked.query,
         body=asked.body,
@@ -149,7 +150,7 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
     )
     found = sort_headers(asked.headers, rule.key.headers, asked.credentials)
     operation = (
-        *_place(asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
+        *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
         asked.raw_path,
         _framed(found.keyed),
         b"%d" % asked.occurrence,
@@ -171,3 +172,13 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         named_by=_proof(by_client, secret),
         arguments=arguments,
     )
+
+
+# What stands in the place of the number when identical calls of a run are named together.
+ANY_OCCURRENCE = 0
+
+
+def occurrence_of(family: Identity, run: str, n: int) -> Identity:
+    """The n-th of a run's identical calls: `family` was identified with ANY_OCCURRENCE."""
+    parts = (b"occurrence", family.key, run.encode(), b"%d" % n)
+    return family._replace(key=_row_name(frame(parts)))

@@ -13,6 +13,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from proxy.core.run_record import InRun
+
 # Raised whenever a field of the records below changes its meaning. Stored with every row.
 RECORD_VERSION = 1
 
@@ -150,6 +152,8 @@ class Call:
     request_blob: str = ""  # the body's digest where it is too large for the row
     answer: Answer | None = None
     doubt: Doubt | None = None
+    cost_usd: float | None = None  # what the answer cost, where the rule says
+    in_run: InRun | None = None  # what only calls of a run remember
 
     def __post_init__(self) -> None:
         if len(self.key) != 16:
@@ -164,6 +168,8 @@ class Call:
             raise ValueError("what is open never expires")
         if self.state is State.PENDING and not self.owner:
             raise ValueError("pending needs an owner")
+        if bool(self.run) != (self.in_run is not None):
+            raise ValueError("a call of a run remembers what runs need, and no other does")
 
     @property
     def id(self) -> str:

@@ -219,6 +219,21 @@ class Upstream:
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
 
+    @property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """The hosts, or `*.` and what they end with, and ports for which the forward proxy knows it."""
+        if not self.hosts:
+            return ((self.host, self.port),)
+        return tuple([_host_and_port(entry, DEFAULT_PORTS[self.scheme]) for entry in self.hosts])
+
+
+def _host_and_port(entry: str, default_port: int) -> tuple[str, int]:
+    """Of an entry as the policy file's reader leaves it: `host`, `host:port`, `[v6]`, `[v6]:port`."""
+    host, colon, port = entry.rpartition(":")
+    if colon and not entry.endswith("]"):
+        return host.strip("[]"), int(port)
+    return entry.strip("[]"), default_port
+
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -261,3 +276,17 @@ class PolicySet:
     """All upstreams by name. Replaced whole on reload, so a request sees one consistent set."""
 
     upstreams: dict[str, Upstream] = field(default_factory=dict)
+    _places: dict[tuple[str, int], Upstream] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        places = {place: upstream for upstream in self.upstreams.values() for place in upstream.places}
+        object.__setattr__(self, "_places", places)
+
+    def at(self, host: str, port: int) -> Upstream | None:
+        """Whose host this is. The nearest entry counts: the host itself, then `*.` from the left."""
+        found = self._places.get((host, port))
+        rest = host
+        while found is None and "." in rest:
+            rest = rest.partition(".")[2]
+            found = self._places.get((f"*.{rest}", port))
+        return found

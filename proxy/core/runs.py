@@ -11,48 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from proxy.core.intent import State
+from proxy.core.intent import Call, State
+from proxy.core.run_record import RECEIVED_PROBLEMS, End, Exchange, Receipt, Step
 
-# Problems that count as received when they were given to an attempt: the agent went on knowing them.
-RECEIVED_PROBLEMS = frozenset({"upstream-unreachable", "upstream-timeout", "in-doubt"})
-
-
-class End(StrEnum):
-    """How an exchange stands."""
-
-    UNDER_WAY = "under_way"
-    COMPLETE = "complete"  # the whole answer was handed on
-    ABANDONED = "abandoned"  # the caller left before the end, or the proxy died while handing on
-    PROBLEM = "problem"  # semel answered itself; the answer proper is still owed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """One caller served from one occurrence."""
-
-    number: int  # grows within the row
-    attempt: str
-    fence: int  # the claim whose answer is handed on
-    owner: str  # the proxy that serves it
-    end: End = End.UNDER_WAY
-    final: bool = True  # what was handed on: a final answer, or one that a retry may change
-    credentials: bytes = b""  # a keyed hash; only compared
-    tokens: frozenset[str] = frozenset()  # Idempotency-Key, amz-sdk-invocation-id (hashed, told apart)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """A problem that an attempt was given live, and how far the run had come by then (its highest seq)."""
-
-    attempt: str
-    problem: str
-    position: int
-
-    def __post_init__(self) -> None:
-        if self.problem not in RECEIVED_PROBLEMS:
-            raise ValueError(f"{self.problem} does not count as received")
+__all__ = ["RECEIVED_PROBLEMS", "End", "Exchange", "Occurrence", "Receipt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,3 +139,29 @@ def with_dead_owners(record: Iterable[Occurrence], dead: frozenset[str]) -> tupl
         return replace(x, end=End.ABANDONED) if gone else x
 
     return tuple(replace(row, exchanges=tuple(seen(x) for x in row.exchanges)) for row in record)
+
+
+def step_of(call: Call) -> Step:
+    """A call of a run without what is large."""
+    assert call.in_run is not None
+    return Step(
+        key=call.key,
+        run=call.run,
+        attempt=call.attempt,
+        seq=call.seq,
+        occurrence=call.occurrence,
+        upstream=call.upstream,
+        rule=call.rule,
+        tool=call.tool,
+        safe=call.safe,
+        state=None if call.expires_at is not None else call.state,
+        version=call.version,
+        fence=call.fence,
+        owner=call.owner,
+        created_at=call.created_at,
+        settled_at=call.settled_at,
+        status=None if call.answer is None else call.answer.status,
+        size=0 if call.answer is None else call.answer.size,
+        cost_usd=call.cost_usd,
+        in_run=call.in_run,
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from functools import partial
+from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
-from proxy.asking import Labels, Live, Replayed, Unrecorded
+from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers
 from proxy.core.policy import PolicySet
@@ -20,6 +21,7 @@ from proxy.front.address import OwnAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.door import Door, Visitor
+from proxy.front.in_run import enter
 from proxy.front.incoming import (
     Incoming,
     RequestLimits,
@@ -36,6 +38,9 @@ from proxy.front.suited import suited
 from proxy.front.turns import HttpRequest
 from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
+from proxy.runs.asking import RunAsking
+from proxy.runs.books import RunBooks
+from proxy.runs.claiming import RunAsk
 from proxy.stream import CutOff
 
 OwnPages: TypeAlias = Callable[[HttpRequest, str, Visitor], Awaitable[Reply]]
@@ -59,6 +64,8 @@ class Handler:
         self,
         *,
         exchange: Exchange,
+        runs: RunAsking,
+        books: RunBooks,
         policies: Callable[[], PolicySet],
         secret: bytes,
         observer: Observer,
@@ -68,6 +75,8 @@ class Handler:
         door: Door,
     ) -> None:
         self._exchange = exchange
+        self._runs = runs
+        self._books = books
         self._policies = policies
         self._namer = Namer(secret=secret, body_limit=limits.body, aside=aside)
         self._aside = aside
@@ -108,29 +117,65 @@ class Handler:
             raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
         speaker = agree(told.speaker, address.speaker)
         visitor = self._door.for_calls(speaker.token)
-        if speaker.run:
-            raise BadRequest("Runs are not supported yet: leave out Semel-Run and /@{run}.")
         policies = self._policies()
         upstream = find_upstream(policies, address)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
+        entered = await enter(self._books, visitor.tenant, speaker, upstream) if speaker.run else None
         incoming = tale.incoming = await understand(
-            request, address, policies, upstream, body, told, visitor.tenant, self._namer
+            request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered
         )
         if incoming.ask is None:
+            if entered is not None:
+                await self._books.passed(entered.book, f"rule {incoming.match.rule.name}")
             return await self._pass(incoming, writer, tale)
-        tale.call = incoming.ask.identity.id
-        reply = await self._exchange.ask(incoming.ask)
-        match reply:
-            case Replayed():
-                return await self._replay(reply, request, writer, tale)
-            case Live():
-                return await self._live(reply, request, incoming, writer, tale)
-            case Unrecorded():
-                tale.call = ""
-                return await self._pass(incoming, writer, tale)
-            case _:
-                assert_never(reply)
+        if isinstance(incoming.ask, RunAsk):
+            reply = await self._runs.ask(incoming.ask)
+        else:
+            tale.call = incoming.ask.identity.id
+            reply = await self._exchange.ask(incoming.ask)
+        if isinstance(reply, Unrecorded):
+            tale.call = ""
+            return await self._pass(incoming, writer, tale)
+        if reply.delivery is None:
+            return await self._give(reply, request, incoming, writer, tale)
+        return await self._hand_over(reply.delivery, reply, request, incoming, writer, tale)
+
+    async def _give(
+        self,
+        reply: Replayed | Live,
+        request: HttpRequest,
+        incoming: Incoming,
+        writer: ReplyWriter,
+        tale: _Tale,
+    ) -> Written:
+        if isinstance(reply, Replayed):
+            return await self._replay(reply, request, writer, tale)
+        return await self._live(reply, request, incoming, writer, tale)
+
+    async def _hand_over(
+        self,
+        delivery: Delivery,
+        reply: Replayed | Live,
+        request: HttpRequest,
+        incoming: Incoming,
+        writer: ReplyWriter,
+        tale: _Tale,
+    ) -> Written:
+        """In a run: whether the caller took it is part of the record."""
+        try:
+            written = await self._give(reply, request, incoming, writer, tale)
+        except BaseException:
+            delivery.abandoned()
+            raise
+        delivery.complete()
+        # A reset behind the last byte says that it was not read. Not so where the end is known to its reader
+        # before the connection shows it: who has seen the last event closes without taking the rest.
+        if not writer.known_stream:
+            connection = request.protocol
+            assert isinstance(connection, Connection)
+            connection.handed_over = delivery
+        return written
 
     # ---- the four kinds of answer ----
 
@@ -151,9 +196,11 @@ class Handler:
         self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: _Tale
     ) -> Written:
         try:
-            capture = live.flight.capture
-            tale.status, tale.code = ("joined" if live.joined else "executed"), capture.status
-            make_headers = own.joined if live.joined else own.executed
+            capture, in_run = live.flight.capture, live.delivery is not None
+            if live.flight.identity is not None:
+                tale.call = live.flight.identity.id
+            tale.status, tale.code = _how(live), capture.status
+            make_headers = partial(own.live, how=tale.status, in_run=in_run)
             stored = own.is_stored(capture, incoming)
             whole = live.reader.whole()
             if live.joined:
@@ -174,7 +221,7 @@ class Handler:
         answer = replayed.answer
         if codings(answer.headers):
             answer = await suited(answer, request, self._aside)
-        tale.status, tale.code = "replayed", answer.status
+        tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)
 
@@ -221,6 +268,12 @@ class Handler:
                 delivered=tale.delivered,
             )
         )
+
+
+def _how(live: Live) -> str:
+    if live.joined:
+        return "joined"
+    return "replayed" if live.flight.from_record else "executed"
 
 
 async def _write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:

@@ -17,10 +17,12 @@ from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
+from proxy.front.in_run import Entered, run_ask
 from proxy.front.naming import Namer, ToName
 from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
 from proxy.front.turns import HttpRequest
+from proxy.runs.claiming import RunAsk
 from proxy.spool import Spool
 
 NOTHING_TOLD = Told()
@@ -45,7 +47,7 @@ class Incoming(NamedTuple):
     match: Match
     safe: bool
     sending: Sending
-    ask: Ask | None
+    ask: Ask | RunAsk | None
 
 
 def said_to_semel(headers: Headers) -> Told:
@@ -164,15 +166,28 @@ async def understand(
     told: Told,
     tenant: str,
     namer: Namer,
+    entered: Entered | None = None,
 ) -> Incoming:
+    """`entered`: the run that it is asked in."""
     method, headers = request.method, request.raw_headers
     to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
-    match, safe, identity = await namer.name(policies, to_name)
+    if entered is not None:
+        pinned = entered.pinned
+        upstream = pinned.upstream
+        to_name = to_name._replace(
+            upstream=upstream, origin=entered.origin, canonical=pinned.canonical, pin=pinned.pin
+        )
+    named = await namer.name(policies, to_name)
+    match, safe, identity, _ = named
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
     sending = Sending(method, address, upstream, match, told, headers, body, safe, tenant)
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
+    if entered is not None:
+        return Incoming(
+            upstream, match, safe, sending, run_ask(named, identity, sending, entered, namer.secret)
+        )
     refresh = told.refresh and rule.mode is Mode.CACHE
     return Incoming(upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending))

@@ -12,11 +12,11 @@ from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
-from proxy.core.canonical import Body, NotCanonical, parse_pairs
+from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pairs
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
-from proxy.core.identity import Asked, Identity, frame, identify
-from proxy.core.policy import Match, Mode, PolicySet, Repeat, Upstream, default_rule, find_rule
+from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
+from proxy.core.policy import Match, Mode, PolicySet, Repeat, Scope, Upstream, default_rule, find_rule
 from proxy.front.address import UpstreamAddress
 from proxy.front.aside import Aside
 from proxy.spool import Spool
@@ -41,19 +41,24 @@ class ToName(NamedTuple):
     body: Spool | None
     occurrence: int
     tenant: str
+    origin: str = ""  # in a run: the name under which its calls are named
+    canonical: int = CANONICAL_VERSION
+    pin: str = ""  # stands for the recipe that the run is pinned to
 
 
 class Named(NamedTuple):
-    """`identity` is None for what passes without a record."""
+    """`identity` is None for what passes without a record. In a run it names all occurrences together, and
+    `shared` is the call of the whole tenant from which the rule fills it."""
 
     match: Match
     safe: bool
     identity: Identity | None
+    shared: Identity | None = None
 
 
 class Namer:
     def __init__(self, *, secret: bytes, body_limit: int, aside: Aside) -> None:
-        self._secret = secret
+        self.secret = secret
         self._body_limit = body_limit
         self._aside = aside
         self._salt = os.urandom(32)
@@ -91,7 +96,8 @@ class Namer:
     def _ticket(self, request: ToName) -> bytes:
         """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
         address, body = request.address, request.body
-        target = f"{request.tenant} {request.method} {address.upstream} {address.raw_path}".encode()
+        whose = f"{request.tenant} {request.origin} {request.pin}"
+        target = f"{whose} {request.method} {address.upstream} {address.raw_path}".encode()
         query = b"" if address.query is None else b"?" + address.query.encode()
         whole = body.whole() if body is not None else b""
         parts = (target, query, whole, *chain.from_iterable(request.headers))
@@ -100,8 +106,8 @@ class Namer:
     async def _find(self, request: ToName) -> Named:
         body = request.body
         if body is None or (body.size <= NAMED_INLINE and not codings(request.headers)):
-            return name_now(request, self._secret, self._body_limit)
-        return await self._aside.run(name_now, request, self._secret, self._body_limit)
+            return name_now(request, self.secret, self._body_limit)
+        return await self._aside.run(name_now, request, self.secret, self._body_limit)
 
 
 def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
@@ -124,7 +130,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     rule = match.rule
     safe = rule.is_safe(method)
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
-    goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL
+    goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
     if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
         return Named(match, safe, None)
     asked = Asked(
@@ -139,7 +145,12 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         occurrence=request.occurrence,
         credentials=upstream.credentials,
     )
-    return Named(match, safe, identify(asked, rule, secret))
+    if not request.origin:
+        return Named(match, safe, identify(asked, rule, secret))
+    in_run = asked._replace(run=request.origin, occurrence=ANY_OCCURRENCE, canonical=request.canonical)
+    shares = rule.mode is Mode.CACHE or (rule.scope is Scope.TENANT and not safe)
+    shared = identify(asked, rule, secret) if shares else None
+    return Named(match, safe, identify(in_run, rule, secret), shared)
 
 
 def _arguments(named: Named) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from proxy import faults
-from proxy.core.headers import Headers
+from proxy.core.headers import Headers, is_event_stream
 from proxy.faults import Point
 from proxy.front.connection import Connection
 from proxy.front.turns import HttpRequest
@@ -50,6 +50,7 @@ class ReplyWriter:
         # Unread request bytes would be taken for the next request.
         self._keep_alive = self._wants_more and not request.body_exists
         self.size = 0
+        self.known_stream = False  # its reader knows the end when it sees it
         self.begun = False  # something was written: from now on nobody else's words may follow
 
     def request_is_read(self) -> None:
@@ -79,6 +80,7 @@ class ReplyWriter:
     ) -> Written:
         """`head_first`: no part is here yet, and the caller need not wait for one to see the head."""
         chunked = self._is_chunked(status, headers)
+        self.known_stream = is_event_stream(headers)
         pending = self._head(status, headers, chunked=chunked)
         faults.reach(Point.REPLY_STARTED)
         if head_first:

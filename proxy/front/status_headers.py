@@ -15,15 +15,20 @@ def passed(headers: Headers) -> Headers:
     return (*without_semel(headers), (b"Semel-Status", b"passed"), (b"Cache-Status", b"semel; fwd=bypass"))
 
 
-def executed(headers: Headers, call: str, *, stored: bool) -> Headers:
-    return _with(headers, b"executed", call, b"semel; fwd=miss; stored" if stored else b"semel; fwd=miss")
+# What a live answer's Cache-Status says, by how it came.
+_LIVE = {
+    "executed": b"semel; fwd=miss",
+    "joined": b"semel; fwd=miss; collapsed",
+    "replayed": b"semel; hit",
+}
 
 
-def joined(headers: Headers, call: str, *, stored: bool) -> Headers:
-    """A join is sharing too: the first caller's session is not the second's."""
-    headers = tuple(pair for pair in headers if pair[0].lower() != b"set-cookie")
-    word = b"semel; fwd=miss; collapsed; stored" if stored else b"semel; fwd=miss; collapsed"
-    return _with(headers, b"joined", call, word)
+def live(headers: Headers, call: str, *, how: str, stored: bool, in_run: bool) -> Headers:
+    """A join is sharing too: outside a run the first caller's session is not the second's."""
+    if how == "joined" and not in_run:
+        headers = tuple(pair for pair in headers if pair[0].lower() != b"set-cookie")
+    word = _LIVE[how] + (b"; stored" if stored and how != "replayed" else b"")
+    return _with(headers, how.encode(), call, word)
 
 
 def replayed(headers: Headers, call: Call, *, now: float) -> Headers:

@@ -6,11 +6,13 @@ raised may or may not have landed: the caller reads the row again and looks at t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.core.intent import Call, Entry, State
+from proxy.core.intent import Call, Entry, Event, State
+from proxy.core.run_record import Changes, How, Run, RunEntry, RunState, Serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Swap:
 
     won: bool
     present: Call | None = None
+    seq: int = 0  # in a run: the row's place in the order of claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,22 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs to list, newest first."""
+
+    tenant: str = ""
+    state: RunState | None = None
+    limit: int = 100
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    runs: list[Run]
+    next: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """What a portion of collecting removed, or would remove. `more`: there is another portion."""
 
@@ -91,6 +110,12 @@ def changes_settled(entry: Entry, expected: int) -> bool:
     return expected > 0 and (entry.before is None or entry.before is State.DONE)
 
 
+def takes_seq(call: Call, entry: Entry) -> bool:
+    """In a run every claim takes the next place in the order: what is asked again is made after all that was
+    asked meanwhile."""
+    return bool(call.run) and entry.event == Event.CLAIM
+
+
 class Store(Protocol):
     @property
     def name(self) -> str:
@@ -113,9 +138,10 @@ class Store(Protocol):
         changes or removes a done row, in whatever process, changes it before anybody is told. None: it cannot
         be known now. Costs next to nothing."""
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         """Write `call` and append `entry` if the stored row has version `expected` (0: no row) and was born
-        with `call`. Durable when it returns. `call.version` is `expected + 1`."""
+        with `call`. Durable when it returns. `call.version` is `expected + 1`. In a run (which was opened) a
+        claim is given its `seq`, and `served` is written along."""
 
     async def note(self, key: bytes, entry: Entry) -> None:
         """Append a history line without changing the row (evidence)."""
@@ -127,6 +153,38 @@ class Store(Protocol):
 
     async def replays(self, key: bytes) -> int: ...
 
+    # ---- runs ----
+
+    async def open_run(self, tenant: str, name: str, attempt: str, now: float) -> Run:
+        """The run, made if it is new; the attempt, if one is given, is listed in it. Durable."""
+
+    async def get_run(self, tenant: str, name: str) -> Run | None: ...
+
+    async def swap_run(self, run: Run, entry: RunEntry, *, expected: int) -> bool:
+        """Write the run and a line of its history if its version is `expected` (0: no such run). Durable.
+        `pulse` and, of a run that is there, `last_seq` are the store's own."""
+
+    async def run_changes(self, tenant: str, name: str, attempt: str, since: int) -> Changes | None:
+        """What has changed since the run had that pulse, with the exchanges of this attempt (none without
+        one). None: there is no such run."""
+
+    def mark_served(self, served: Serving) -> None:
+        """How an exchange stands, lazily, like `mark_replayed`."""
+
+    async def note_run(self, tenant: str, name: str, entry: RunEntry) -> None: ...
+
+    async def run_history(self, tenant: str, name: str) -> list[RunEntry]: ...
+
+    async def list_runs(self, query: RunQuery) -> RunPage: ...
+
+    async def run_sums(self, tenant: str, name: str) -> dict[str, Counter[How]]:
+        """By attempt: how many were served how."""
+
+    async def run_asked(self, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
+        """The keys of the calls that this attempt has asked."""
+
+    # ---- watching and listing ----
+
     async def changed(self, key: bytes, version: int, timeout: float) -> bool:
         """Wait until the row's version is not `version`, whoever changes it, in whatever process.
         False when `timeout` seconds passed first."""
@@ -137,11 +195,14 @@ class Store(Protocol):
     async def find(self, query: Query) -> Page:
         """Newest first. A page may take its time; nobody else waits for it."""
 
-    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+    async def collect(
+        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
+    ) -> Collected:
         """Remove settled calls past their time, with their history, and blobs that no row names and nobody
         has touched for an hour; at most `limit` of each, so that nobody waits for it. What is open, or waits
-        for a person, is never removed. `dry_run` removes nothing, and counts what all portions together
-        would remove."""
+        for a person, is never removed. Runs go whole: those last active before `runs_before`, unless a
+        living fork refers to them; their names stay. `dry_run` removes nothing, and counts what all portions
+        together would remove."""
 
     async def orphans(self) -> Orphans:
         """Pending calls whose owner is dead. A living owner's calls are never among them."""

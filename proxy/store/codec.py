@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import xxhash
 
 from proxy.core.intent import RECORD_VERSION, Answer, Call, Doubt, Entry, Place, State
+from proxy.store.run_codec import in_run_from_json, in_run_to_json
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Row: TypeAlias = tuple[Any, ...]
@@ -135,7 +136,7 @@ CALL_COLUMNS = (
     "tool", "safe", "state", "version", "fence", "owner", "created_at", "sent_at", "settled_at", "expires_at",
     "sends", "unresolved", "request_blob", "answer_status", "answer_size", "answer_recorded_at",
     "answer_place", "answer_blob", "answer_why_nowhere", "doubt_since", "doubt_reason", "doubt_status",
-    "doubt_excerpt", "record_version", "request", "answer_head", "answer_body", "born",
+    "doubt_excerpt", "record_version", "request", "answer_head", "answer_body", "born", "cost_usd", "in_run",
 )  # fmt: skip
 ENTRY_COLUMNS = ("at", "actor", "event", "from_state", "to_state", "why", "fence")
 
@@ -159,6 +160,7 @@ def call_to_row(call: Call) -> Row:
         call.fence, call.owner, call.created_at, call.sent_at, call.settled_at, call.expires_at, call.sends,
         call.unresolved, call.request_blob, *told, *doubted, RECORD_VERSION, call.request,
         None if answer is None else answer.head, None if answer is None else answer.body, call.born,
+        call.cost_usd, None if call.in_run is None else in_run_to_json(call.in_run),
     )  # fmt: skip
 
 
@@ -167,7 +169,7 @@ def row_to_call(row: Row) -> Call:
         key, fingerprint, named_by, tenant, run, attempt, seq, occurrence, upstream, rule, tool, safe, state,
         version, fence, owner, created_at, sent_at, settled_at, expires_at, sends, unresolved, request_blob,
         status, size, recorded_at, place, blob, why_nowhere, since, reason, doubt_status, excerpt,
-        record_version, request, head, body, born,
+        record_version, request, head, body, born, cost_usd, in_run,
     ) = row  # fmt: skip
     if record_version > RECORD_VERSION:
         raise DamagedRecord(
@@ -188,7 +190,8 @@ def row_to_call(row: Row) -> Call:
             state=State(state), version=version, fence=fence, owner=owner, created_at=created_at,
             sent_at=sent_at, settled_at=settled_at, expires_at=expires_at, sends=sends,
             unresolved=bool(unresolved), request=request, request_blob=request_blob, answer=answer,
-            doubt=doubt, born=born,
+            doubt=doubt, born=born, cost_usd=cost_usd,
+            in_run=None if in_run is None else in_run_from_json(in_run),
         )  # fmt: skip
     except (KeyError, ValueError) as error:
         raise DamagedRecord(f"call {key.hex()} cannot be read: {error}") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,22 @@ from typing import Any, TypeVar
 import apsw
 
 from proxy.core.intent import Call, Entry, State
+from proxy.core.run_record import Changes, How, Run, RunEntry, Serving
 from proxy.errors import StoreUnavailable
-from proxy.store import statements
-from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap, changes_settled
+from proxy.store import run_statements, statements
+from proxy.store.base import (
+    BlobRef,
+    Census,
+    Collected,
+    Orphans,
+    Page,
+    Query,
+    RunPage,
+    RunQuery,
+    Swap,
+    changes_settled,
+    takes_seq,
+)
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.premises import Premises, move_in
@@ -88,11 +102,19 @@ class EmbeddedStore:
     def settled_stamp(self) -> int | None:
         return None if self._closed else self._stamp.read()
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        perform = statements.swap_settled if changes_settled(entry, expected) else statements.swap
-        swap: Swap = await self._writer.submit(perform, call_to_row(call), entry_to_row(entry), expected)
+        settled = changes_settled(entry, expected)
+        row, line = call_to_row(call), entry_to_row(entry)
+        swap: Swap
+        if call.run:
+            in_run = run_statements.swap_in_run_settled if settled else run_statements.swap_in_run
+            claims = takes_seq(call, entry)
+            swap = await self._writer.submit(in_run, row, line, expected, entry.at, claims, served)
+        else:
+            perform = statements.swap_settled if settled else statements.swap
+            swap = await self._writer.submit(perform, row, line, expected)
         return swap
 
     async def note(self, key: bytes, entry: Entry) -> None:
@@ -104,6 +126,13 @@ class EmbeddedStore:
 
     def mark_replayed(self, key: bytes, at: float) -> None:
         self._writer.marks.add(key, at)
+        self._marks_come()
+
+    def mark_served(self, served: Serving) -> None:
+        self._writer.served.add(served)
+        self._marks_come()
+
+    def _marks_come(self) -> None:
         if self._marks_timer is None and not self._closed:
             self._marks_timer = self._loop.call_later(MARKS_AFTER, self._flush_marks)
 
@@ -113,12 +142,15 @@ class EmbeddedStore:
             self._writer.flush_marks().add_done_callback(_forget_failure)
 
     async def replays(self, key: bytes) -> int:
-        with contextlib.suppress(StoreUnavailable):  # a disk that cannot be written can perhaps be read
-            await self._writer.flush_marks()
-            while self._writer.marks:  # written in portions
-                await self._writer.flush_marks()
+        await self._flush_all_marks()
         number: int = await self._reader.submit(statements.replays, key)
         return number
+
+    async def _flush_all_marks(self) -> None:
+        with contextlib.suppress(StoreUnavailable):  # a disk that cannot be written can perhaps be read
+            await self._writer.flush_marks()
+            while self._writer.marks or self._writer.served:  # written in portions
+                await self._writer.flush_marks()
 
     async def changed(self, key: bytes, version: int, timeout: float) -> bool:
         self._refuse_if_closed()
@@ -143,6 +175,42 @@ class EmbeddedStore:
 
     async def find(self, query: Query) -> Page:
         return await self._apart(statements.find, query)
+
+    # --- runs ----------------------------------------------------------------------------------------
+
+    async def open_run(self, tenant: str, name: str, attempt: str, now: float) -> Run:
+        run: Run = await self._writer.submit(run_statements.open_run, tenant, name, attempt, now)
+        return run
+
+    async def get_run(self, tenant: str, name: str) -> Run | None:
+        run: Run | None = await self._reader.submit(run_statements.get_run, tenant, name)
+        return run
+
+    async def swap_run(self, run: Run, entry: RunEntry, *, expected: int) -> bool:
+        won: bool = await self._writer.submit(run_statements.swap_run, run, entry, expected)
+        return won
+
+    async def run_changes(self, tenant: str, name: str, attempt: str, since: int) -> Changes | None:
+        perform = run_statements.changes
+        changes: Changes | None = await self._reader.submit(perform, tenant, name, attempt, since)
+        return changes
+
+    async def note_run(self, tenant: str, name: str, entry: RunEntry) -> None:
+        await self._writer.submit(run_statements.note_run, tenant, name, entry)
+
+    async def run_history(self, tenant: str, name: str) -> list[RunEntry]:
+        return await self._apart(run_statements.run_history, tenant, name)
+
+    async def list_runs(self, query: RunQuery) -> RunPage:
+        return await self._apart(run_statements.list_runs, query)
+
+    async def run_sums(self, tenant: str, name: str) -> dict[str, Counter[How]]:
+        await self._flush_all_marks()
+        return await self._apart(run_statements.sums, tenant, name)
+
+    async def run_asked(self, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
+        await self._flush_all_marks()
+        return await self._apart(run_statements.asked, tenant, name, attempt)
 
     # --- owners --------------------------------------------------------------------------------------
 
@@ -195,11 +263,13 @@ class EmbeddedStore:
         finally:
             close_quietly(connection)
 
-    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+    async def collect(
+        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
+    ) -> Collected:
         if dry_run:
-            return await self._apart(self._count_collectable, now)
+            return await self._apart(self._count_collectable, now, runs_before)
         async with self._collecting:
-            removed: statements.Removed = await self._writer.collect(now, limit)
+            removed: statements.Removed = await self._writer.collect(now, limit, runs_before)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             found = Found(files=0, bytes=0) if removed.more else await self._apart(self._remove_blobs, limit)
         self._blobs.shrunk(found.bytes)
@@ -213,8 +283,10 @@ class EmbeddedStore:
     def _remove_blobs(self, connection: apsw.Connection, limit: int) -> Found:
         return self._unnamed.remove(limit, partial(statements.names_blob, connection))
 
-    def _count_collectable(self, connection: apsw.Connection, now: float) -> Collected:
+    def _count_collectable(self, connection: apsw.Connection, now: float, runs_before: float) -> Collected:
         calls, size = statements.expired_in_all(connection, now)
+        in_runs, more_bytes = run_statements.over_in_all(connection, runs_before)
+        calls, size = calls + in_runs, size + more_bytes
         found = self._unnamed.count(partial(statements.names_blob, connection, collected=now))
         return Collected(calls=calls, blobs=found.files, bytes=size + found.bytes, more=False)
 

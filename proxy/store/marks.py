@@ -1,10 +1,13 @@
-"""Replay counts on their way to the disk: coalesced in memory, written in small portions, never urgent."""
+"""Replay counts and ends of exchanges on their way to the disk: coalesced in memory, written in small
+portions, never urgent."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
+
+from proxy.core.run_record import Serving
 
 # Marks ride on a transaction that others wait for: this many cost well under a millisecond.
 PORTION = 128
@@ -48,3 +51,39 @@ class Marks:
         before, latest = self._waiting.get(key, (0, at))
         if before or len(self._waiting) < MOST:
             self._waiting[key] = (before + count, max(latest, at))
+
+
+class ServedMarks:
+    """The same for exchanges: of each only how it stands last."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[Serving] = deque(maxlen=MOST)
+        self._waiting: dict[tuple[str, str, bytes, int, str], Serving] = {}
+
+    def add(self, served: Serving) -> None:
+        self._arrived.append(served)
+
+    def gather(self) -> None:
+        for _ in range(len(self._arrived)):
+            self._put(self._arrived.popleft())
+
+    def take(self) -> list[Serving]:
+        return [self._waiting.pop(name) for name in list(islice(self._waiting, PORTION))]
+
+    def put_back(self, marks: list[Serving]) -> None:
+        """A later word on the same exchange stands."""
+        for served in marks:
+            if _name(served) not in self._waiting:
+                self._put(served)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _put(self, served: Serving) -> None:
+        if len(self._waiting) < MOST:
+            self._waiting[_name(served)] = served
+
+
+def _name(served: Serving) -> tuple[str, str, bytes, int, str]:
+    exchange = served.exchange
+    return (served.tenant, served.run, served.key, exchange.number, exchange.owner)

@@ -14,9 +14,22 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from proxy.core.intent import SETTLED_STATES, Call, Entry, State, is_live
+from proxy.core.intent import SETTLED_STATES, Call, Entry, State, evolve, is_live
+from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Census, Collected, Orphans, Page, Query, Swap, changes_settled
+from proxy.store.base import (
+    BlobLost,
+    BlobRef,
+    Census,
+    Collected,
+    Orphans,
+    Page,
+    Query,
+    Swap,
+    changes_settled,
+    takes_seq,
+)
+from proxy.store.memory_runs import MemoryRuns, RunsWorld
 from proxy.store.unnamed import UNTOUCHED
 from proxy.store.watchers import Watchers
 
@@ -38,6 +51,7 @@ class World:
     cache: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
     living: set[str] = field(default_factory=set)
     watchers: Watchers = field(default_factory=Watchers)
+    runs: RunsWorld = field(default_factory=RunsWorld)
     settled_stamp: int = 0
     epochs: count[int] = field(default_factory=lambda: count(1))
     sights: count[int] = field(default_factory=lambda: count(1))
@@ -49,7 +63,7 @@ class World:
         return [digest for digest, at in self.touched.items() if at < old and digest not in named]
 
 
-class MemoryStore:
+class MemoryStore(MemoryRuns):
     """For tests: `unavailable` makes every call raise; `fail_after_swaps` lets so many swaps land and then
     raise all the same, as when the reply is lost; `kill` is the death of this process."""
 
@@ -62,6 +76,7 @@ class MemoryStore:
         self.unavailable = False
         self.fail_after_swaps = 0
         self._closed = False
+        self._runs, self._calls = self.world.runs, self.world.calls
         self.world.living.add(self.owner)
 
     def kill(self) -> None:
@@ -77,7 +92,7 @@ class MemoryStore:
     def settled_stamp(self) -> int | None:
         return None if self._closed or self.unavailable else self.world.settled_stamp
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
         self._check()
@@ -87,13 +102,24 @@ class MemoryStore:
         self.world.settled_stamp += changes_settled(entry, expected)
         if present is None:
             self.world.numbers[call.key] = next(self.world.sights)
+        if call.run:
+            call = self._beat(call, entry, served)
         self.world.calls[call.key] = call
         self.world.events.setdefault(call.key, []).append(entry)
         self.world.watchers.row_changed(call.key, call.version)
         if self.fail_after_swaps:
             self.fail_after_swaps -= 1
             raise StoreUnavailable("the store is not available: the reply was lost")
-        return Swap(True)
+        return Swap(True, seq=call.seq)
+
+    def _beat(self, call: Call, entry: Entry, served: Serving | None) -> Call:
+        """The run's side of a swap: the order of claims, the pulse, who is served."""
+        claims = takes_seq(call, entry)
+        run = self.world.runs.beat((call.tenant, call.run), entry.at, takes_seq=claims)
+        self.world.runs.pulses[call.key] = run.pulse
+        if served is not None:  # in a fork it is another run than the row's
+            self.mark_served(served)
+        return evolve(call, seq=run.last_seq) if claims else call
 
     async def note(self, key: bytes, entry: Entry) -> None:
         self._check()
@@ -176,11 +202,14 @@ class MemoryStore:
         calls = self.world.calls.values()
         return sum(c.upstream == upstream and c.rule == rule and is_live(c, now) for c in calls)
 
-    async def collect(self, now: float, *, limit: int = 500, dry_run: bool = False) -> Collected:
+    async def collect(
+        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
+    ) -> Collected:
         self._check()
         world = self.world
         over = [call for call in world.calls.values() if _is_over(call, now)]
         expired = sorted(over, key=lambda call: call.expires_at or 0.0)
+        expired += self._calls_over(runs_before)
         going = expired if dry_run else expired[:limit]
         gone = {call.key for call in going}
         unnamed = world.unnamed_blobs([call for call in world.calls.values() if call.key not in gone])
@@ -193,13 +222,15 @@ class MemoryStore:
         )
         if not dry_run:
             self._remove(going, blobs)
+            if not collected.more:
+                self._expire(runs_before)
         return collected
 
     def _remove(self, calls: list[Call], blobs: list[str]) -> None:
         world = self.world
         world.settled_stamp += any(call.state is State.DONE for call in calls)
         for call in calls:
-            for kept in (world.calls, world.numbers, world.events, world.replays):
+            for kept in (world.calls, world.numbers, world.events, world.replays, world.runs.pulses):
                 kept.pop(call.key, None)
             world.watchers.row_changed(call.key, 0)
         for digest in blobs:
@@ -254,7 +285,9 @@ def _fits(call: Call, query: Query) -> bool:
 
 
 def _is_over(call: Call, now: float) -> bool:
-    return call.state in SETTLED_STATES and call.expires_at is not None and call.expires_at < now
+    """In a run only what a person forgot has a time; its number stays, and the row goes with the run."""
+    timed = call.expires_at is not None and call.expires_at < now
+    return call.state in SETTLED_STATES and timed and not call.run
 
 
 def _size(call: Call) -> int:

@@ -128,7 +128,62 @@ CREATE INDEX calls_request_blob ON calls (request_blob) WHERE request_blob <> ''
 CREATE INDEX calls_answer_blob ON calls (answer_blob) WHERE answer_blob <> '';
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4 = """
+ALTER TABLE calls ADD COLUMN cost_usd REAL;
+-- What only calls of a run remember, as JSON; and the run's pulse when the row was changed last.
+ALTER TABLE calls ADD COLUMN in_run TEXT;
+ALTER TABLE calls ADD COLUMN pulse INTEGER NOT NULL DEFAULT 0;
+-- What has changed in a run since somebody looked. Calls outside runs are not in it.
+CREATE INDEX calls_of_runs ON calls (tenant, run, pulse) WHERE run <> '';
+
+-- Never deleted: the name of a run that is over stays known.
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  name TEXT NOT NULL,
+  created_at REAL NOT NULL,
+  active_at REAL NOT NULL,
+  state TEXT NOT NULL,
+  version INTEGER NOT NULL, -- of the record, compared and swapped
+  pulse INTEGER NOT NULL, -- grows with every change of the run, its calls and exchanges
+  last_seq INTEGER NOT NULL,
+  record TEXT NOT NULL,
+  UNIQUE (tenant, name)
+) STRICT;
+CREATE INDEX runs_by_activity ON runs (active_at) WHERE state <> 'expired';
+CREATE INDEX runs_by_origin ON runs (tenant, coalesce(record ->> '$.origin', name));
+
+-- Who was served from which call. Filed by attempt: an attempt asks only for its own.
+CREATE TABLE exchanges (
+  run INTEGER NOT NULL,
+  attempt TEXT NOT NULL,
+  call BLOB NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  end TEXT NOT NULL,
+  final INTEGER NOT NULL,
+  credentials BLOB NOT NULL,
+  tokens TEXT NOT NULL,
+  how TEXT NOT NULL,
+  at REAL NOT NULL,
+  pulse INTEGER NOT NULL,
+  PRIMARY KEY (run, attempt, call, number, owner)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX exchanges_by_pulse ON exchanges (run, attempt, pulse);
+
+CREATE TABLE run_events (
+  run INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  at REAL NOT NULL,
+  actor TEXT NOT NULL,
+  event TEXT NOT NULL,
+  why TEXT NOT NULL,
+  PRIMARY KEY (run, n)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 KNOWN_VERSION = len(MIGRATIONS)
 
 

@@ -24,7 +24,7 @@ _ASSIGNMENTS = ", ".join(
 _BORN = CALL_COLUMNS.index("born") + 1
 # A transaction that removes calls frees the pages of their bodies; others wait for it meanwhile.
 MOST_BYTES = 4 * 1024 * 1024
-_BEYOND = 2**63 - 1  # above every id that SQLite gives
+BEYOND = 2**63 - 1  # above every id that SQLite gives
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
 INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
@@ -102,10 +102,13 @@ MARK = (
 )
 REPLAYS = "SELECT replays FROM marks WHERE key = ?"
 _EXPIRING = "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL"
+# In a run only what a person forgot has a time; its number stays, and the row goes with the run.
+_ALONE = "run = ''"
 EXPIRED = (
     "SELECT id, key, state = 'done', "  # noqa: S608
     "length(request) + coalesce(length(answer_head), 0) + coalesce(length(answer_body), 0) AS size "
-    f"FROM calls INDEXED BY calls_expiring WHERE {_EXPIRING} AND expires_at < ? ORDER BY expires_at LIMIT ?"
+    f"FROM calls INDEXED BY calls_expiring WHERE {_EXPIRING} AND {_ALONE} AND expires_at < ? "
+    "ORDER BY expires_at LIMIT ?"
 )
 EXPIRED_IN_ALL = f"SELECT count(*), coalesce(sum(size), 0) FROM ({EXPIRED})"  # noqa: S608
 # In this order: a trigger keeps the history of every call that is there.
@@ -115,7 +118,7 @@ REMOVE_MARK = "DELETE FROM marks WHERE key = ?"
 # Whether a row names this blob; with ?2, whether one does that will still be there after collecting.
 NAMES_BLOB = " UNION ALL ".join(
     f"SELECT 1 FROM calls INDEXED BY calls_{column} WHERE {column} <> '' AND {column} = ?1 "  # noqa: S608
-    f"AND NOT coalesce({_EXPIRING} AND expires_at < ?2, false)"
+    f"AND NOT coalesce({_EXPIRING} AND {_ALONE} AND expires_at < ?2, false)"
     for column in ("request_blob", "answer_blob")
 )
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
@@ -139,6 +142,14 @@ class Removed:
     done: bool
     bytes: int
     more: bool
+
+    def after(self, earlier: Removed) -> Removed:
+        return Removed(
+            keys=earlier.keys + self.keys,
+            done=earlier.done or self.done,
+            bytes=earlier.bytes + self.bytes,
+            more=self.more,
+        )
 
 
 def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
@@ -176,9 +187,14 @@ def touch(connection: apsw.Connection, stamp: bytes) -> None:
 
 def collect(connection: apsw.Connection, now: float, limit: int) -> Removed:
     """At least one of those whose time is over, at most `limit`, and no more than a moment's work."""
-    found = list(connection.execute(EXPIRED, (now, limit + 1)))
+    return remove(connection, EXPIRED, (now, limit + 1), limit)
+
+
+def remove(connection: apsw.Connection, text: str, bindings: tuple[Any, ...], limit: int) -> Removed:
+    """Of the calls that `text` finds, at most `limit`, and no more than a moment's work."""
+    found = list(connection.execute(text, bindings))
     sums = accumulate(size for *_, size in found[:limit])
-    few = max(1, sum(total <= MOST_BYTES for total in sums))
+    few = max(1, sum(total <= MOST_BYTES for total in sums))  # at least one, however large
     portion, rest = found[:few], found[few:]
     ids, keys = [(row[0],) for row in portion], [row[1] for row in portion]
     connection.executemany(REMOVE_CALL, ids)
@@ -239,7 +255,7 @@ def pending_of(connection: apsw.Connection, owners: Iterable[bytes]) -> Orphans:
 
 
 def find(connection: apsw.Connection, query: Query) -> Page:
-    newest = _BEYOND if query.after is None else query.after
+    newest = BEYOND if query.after is None else query.after
     bindings = (newest, query.upstream, query.tool, query.run, query.tenant, query.limit + 1)
     with connection:  # one view for both: a row that is found is as it was found
         named = list(connection.execute(FIND[query.state], bindings))

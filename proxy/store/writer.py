@@ -15,16 +15,17 @@ from typing import Any
 import apsw
 
 from proxy.faults import Point, reach
-from proxy.store import statements
+from proxy.store import run_statements, statements
 from proxy.store.checkpoints import Checkpoints
 from proxy.store.codec import CALL_COLUMNS
 from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
-from proxy.store.marks import Marks
+from proxy.store.marks import Marks, ServedMarks
 from proxy.store.stamp import Stamp
 from proxy.store.worker import Job, Outcome, Worker
 
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
-SWAPS = (statements.swap, statements.swap_settled)
+SETTLED_SWAPS = (statements.swap_settled, run_statements.swap_in_run_settled)
+SWAPS = (statements.swap, run_statements.swap_in_run, *SETTLED_SWAPS)
 
 
 class Unstorable(Exception):
@@ -49,6 +50,7 @@ class Writer(Worker):
     ) -> None:
         super().__init__("writer", loop)
         self.marks = Marks()
+        self.served = ServedMarks()
         self._database = database
         self._patience = patience
         self._connection: apsw.Connection | None = connection
@@ -65,15 +67,23 @@ class Writer(Worker):
         return self.submit(self._start_flush)
 
     def _start_flush(self, _: apsw.Connection) -> None:
-        self.marks.gather()
+        self._gather()
         self._flushing = True
 
-    def collect(self, now: float, limit: int) -> asyncio.Future[Any]:
-        """Resolved with `Removed` when that is durable."""
-        return self.submit(self._collect, now, limit)
+    def _gather(self) -> None:
+        self.marks.gather()
+        self.served.gather()
 
-    def _collect(self, connection: apsw.Connection, now: float, limit: int) -> statements.Removed:
+    def collect(self, now: float, limit: int, runs_before: float) -> asyncio.Future[Any]:
+        """Resolved with `Removed` when that is durable."""
+        return self.submit(self._collect, now, limit, runs_before)
+
+    def _collect(
+        self, connection: apsw.Connection, now: float, limit: int, runs_before: float
+    ) -> statements.Removed:
         removed = statements.collect(connection, now, limit)
+        if not removed.more and runs_before:
+            removed = run_statements.collect_runs(connection, runs_before, limit).after(removed)
         if removed.done:
             self._stamp.changing()  # as for a swap over a done row
         self.marks.gather()
@@ -117,18 +127,22 @@ class Writer(Worker):
             except OWN_FAULT as error:
                 raise Unstorable(job, error) from error
             outcomes.append((job, result, None))
-            if perform is statements.swap_settled and result.won:
+            if perform in SETTLED_SWAPS and result.won:
                 self._stamp.changing()
         portion = self.marks.take() if self._flushing else []
+        served = self.served.take() if self._flushing else []
         try:
             if portion:
                 statements.mark(connection, portion)
+            if served:
+                run_statements.mark_served(connection, served)
             reach(Point.COMMIT_BEGUN)
             connection.execute("COMMIT")
         except BaseException:
             self.marks.put_back(portion)
+            self.served.put_back(served)
             raise
-        self._flushing = bool(self.marks)
+        self._flushing = bool(self.marks) or bool(self.served)
         reach(Point.COMMITTED)
         return outcomes
 
@@ -187,12 +201,15 @@ class Writer(Worker):
         connection.execute("ROLLBACK")
 
     def _leave(self) -> None:
-        self.marks.gather()
+        self._gather()
         before = 0
-        while self._connection is not None and len(self.marks) != before:  # until nothing moves any more
-            before = len(self.marks)
+        while self._connection is not None and self._left() != before:  # until nothing moves any more
+            before = self._left()
             self._flushing = True
             self._handle([])
         self._checkpoints.wait()
         close_quietly(self._connection)
         self._connection = None
+
+    def _left(self) -> int:
+        return len(self.marks) + len(self.served)

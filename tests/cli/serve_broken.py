@@ -13,6 +13,7 @@ from typing import Any
 from proxy.cli import main
 from proxy.core import decide
 from proxy.core.intent import Call, Entry, Event, State
+from proxy.core.run_record import Serving
 from proxy.front.naming import Named, Namer
 from proxy.store.base import Swap
 from proxy.store.embedded import EmbeddedStore
@@ -23,7 +24,9 @@ def intent_after_the_send() -> None:
     write = EmbeddedStore.swap
     claims: dict[bytes, tuple[Call, Entry, int]] = {}
 
-    async def swap(self: EmbeddedStore, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def swap(
+        self: EmbeddedStore, call: Call, entry: Entry, *, expected: int, served: Serving | None = None
+    ) -> Swap:
         if call.state is State.PENDING:
             claims[call.key] = (call, entry, expected)
             return Swap(True)

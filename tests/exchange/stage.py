@@ -11,8 +11,10 @@ from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
+from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
 from proxy.exchange import Exchange
+from proxy.flying import Flights
 from proxy.ledger import Intent, Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool
@@ -41,12 +43,12 @@ class StagedStore(MemoryStore):
     def declare_dead(self) -> None:
         self.world.living.discard(self.owner)
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap:
+    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         if self.before_swap is not None:
             await self.before_swap(call)
         await asyncio.sleep(0)  # as in a real store, others run meanwhile
         try:
-            return await super().swap(call, entry, expected=expected)
+            return await super().swap(call, entry, expected=expected, served=served)
         except StoreUnavailable:
             self.unavailable = self.unavailable or self.down_with_lost_reply
             raise
@@ -202,7 +204,7 @@ class Process:
         self.ledger = Ledger(
             store=self.store, codec=self.codec, clock=self.clock, observer=self.notebook, inline_body=1024
         )
-        self.exchange = Exchange(
+        self.flights = Flights(
             store=self.store,
             ledger=self.ledger,
             upstream=self.upstream,
@@ -210,6 +212,7 @@ class Process:
             observer=self.notebook,
             limits=limits or CaptureLimits(),
         )
+        self.exchange = Exchange(store=self.store, ledger=self.ledger, flights=self.flights, clock=self.clock)
 
     async def call(self, ask: Ask) -> Got:
         """Ask and read to the end, as the front does. Refusals come out as they are."""
@@ -243,7 +246,7 @@ class Process:
     async def die(self) -> None:
         """As by SIGKILL: nothing more is written; what was under way ends where it is, callers too."""
         self.store.kill()
-        tasks = [*self.exchange._aloft, *self._callers]
+        tasks = [*self.flights._aloft, *self._callers]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

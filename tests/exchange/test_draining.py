@@ -21,7 +21,7 @@ async def test_draining_lets_calls_finish() -> None:
     semel = Process(None, answers(body=b"x", after=10.0), answers(body=b"y", after=20.0))
     tasks = [semel.start(ask(n=1)), semel.start(ask(n=2))]
     await until(lambda: semel.upstream.went_out == 2)
-    assert await semel.exchange.drain(30.0) == 0
+    assert await semel.flights.drain(30.0) == 0
     assert [(await task).body for task in tasks] == [b"x", b"y"]
     assert semel.clock.monotonic() < 21.0
 
@@ -31,7 +31,7 @@ async def test_a_draining_process_takes_nothing_new_but_still_replays() -> None:
     """New sends are refused as "nothing was sent"; what is recorded needs none."""
     semel = Process(None, answers(body=b"x"))
     await semel.call(ask(n=1))
-    await semel.exchange.drain(0.0)
+    await semel.flights.drain(0.0)
     assert (await semel.call(ask(n=1))).kind == "replayed"
     for rule in (EFFECT, SAFE):
         with pytest.raises(StoreUnavailable, match="shutting down"):
@@ -51,13 +51,13 @@ async def test_what_does_not_finish_is_stopped_and_marked(rule: Rule, state: Sta
     semel.upstream.steps = [talk]
     first = semel.start(ask(rule))
     await talk.sent.wait()
-    assert await semel.exchange.drain(5.0) == 1
+    assert await semel.flights.drain(5.0) == 1
     with pytest.raises(InDoubt if rule is EFFECT else UpstreamUnreachable):
         await first
     assert talk.cancelled
     assert semel.state(ask(rule)) is state
     assert semel.events(ask(rule))[-1].event == event
-    assert semel.exchange.in_flight == 0
+    assert semel.flights.in_flight == 0
 
 
 @in_virtual_time
@@ -71,7 +71,7 @@ async def test_what_is_stopped_before_its_first_byte_is_released() -> None:
     semel = Process(None, connects_for_ever)  # type: ignore[arg-type]
     first = semel.start(ask())
     await until(lambda: semel.upstream.started == 1)
-    assert await semel.exchange.drain(1.0) == 1
+    assert await semel.flights.drain(1.0) == 1
     with pytest.raises(UpstreamUnreachable):
         await first
     assert semel.state(ask()) is State.RELEASED
@@ -85,10 +85,10 @@ async def test_with_the_store_away_draining_ends_and_recovery_does_the_rest() ->
     first = semel.start(ask())
     await talk.sent.wait()
     semel.store.unavailable = True
-    assert await semel.exchange.drain(1.0) == 1
+    assert await semel.flights.drain(1.0) == 1
     assert semel.clock.monotonic() < 30.0
     assert not (await first).whole
-    assert semel.exchange.in_flight == 0
+    assert semel.flights.in_flight == 0
     semel.store.kill()
     heir = Process(semel.world)
     assert await sweep_once(heir.store, heir.ledger, heir.notebook) == 1
@@ -102,10 +102,10 @@ async def test_a_drain_that_becomes_hurried_still_marks() -> None:
     semel.upstream.steps = [talk]
     first = semel.start(ask())
     await talk.sent.wait()
-    patient = asyncio.create_task(semel.exchange.drain(1e6))
+    patient = asyncio.create_task(semel.flights.drain(1e6))
     await asyncio.sleep(1.0)
     patient.cancel()
-    assert await semel.exchange.drain(0.0) == 1
+    assert await semel.flights.drain(0.0) == 1
     with pytest.raises(InDoubt):
         await first
 
@@ -117,11 +117,11 @@ async def test_what_is_only_passed_through_is_stopped_too() -> None:
     semel.upstream.steps = [talk]
     passing = asyncio.create_task(semel.exchange.forward(OUTGOING, Labels("mail", "default"), safe=True))
     await talk.sent.wait()
-    assert await semel.exchange.drain(1.0) == 1
+    assert await semel.flights.drain(1.0) == 1
     assert semel.clock.monotonic() < 2.0
     with pytest.raises(UpstreamUnreachable):
         await passing
-    assert semel.exchange.in_flight == 0
+    assert semel.flights.in_flight == 0
 
 
 @in_virtual_time
@@ -131,7 +131,7 @@ async def test_an_answer_during_the_drain_is_recorded() -> None:
     semel.upstream.steps = [talk]
     first = semel.start(ask())
     await talk.sent.wait()
-    draining = asyncio.create_task(semel.exchange.drain(30.0))
+    draining = asyncio.create_task(semel.flights.drain(30.0))
     await asyncio.sleep(10.0)
     talk.answer(body=b"just in time")
     assert await draining == 0

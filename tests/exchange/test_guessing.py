@@ -119,5 +119,5 @@ async def test_while_shutting_down_nothing_is_guessed() -> None:
     assert (await first.call(ask())).kind == "executed"
     process = Counted(first.world, *(answers() for _ in range(ENOUGH)))
     await process.meet_new_ones()
-    await process.exchange.drain(1.0)
+    await process.flights.drain(1.0)
     assert (await process.call(ask())).kind == "replayed"

@@ -164,7 +164,7 @@ async def test_an_answer_too_long_to_keep_passes_whole_and_is_then_unavailable()
     talk.head()
     for _ in range(30):
         talk.part(b"x" * 100)
-    await until(lambda: semel.exchange._flights[ask().identity.key].capture.received == 3000)
+    await until(lambda: semel.flights.by_key[ask().identity.key].capture.received == 3000)
     with pytest.raises(InProgress):
         await semel.call(ask())
     talk.end(Answered(200))

@@ -150,7 +150,7 @@ async def test_a_part_of_an_answer_with_an_old_fence_is_cut_off() -> None:
     await talk.sent.wait()
     talk.head()
     talk.part(b"never ")
-    await until(lambda: paused.exchange._flights[ask().identity.key].capture.handed_on)
+    await until(lambda: paused.flights.by_key[ask().identity.key].capture.handed_on)
     paused.store.declare_dead()
     assert (await other.call(ask(SAFE))).body == b"the record"
     talk.part(b"recorded")

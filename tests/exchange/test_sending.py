@@ -220,7 +220,7 @@ async def test_a_caller_who_leaves_never_stops_a_call_with_effects() -> None:
     await talk.sent.wait()
     await quietly(first)
     talk.answer(body=b"done anyway")
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert await semel.call(ask()) == Got("replayed", 200, b"done anyway")
 
 
@@ -234,11 +234,11 @@ async def test_on_disconnect_cancel_stops_a_safe_call_when_the_last_caller_has_l
     if when == "while sending":
         await talk.sent.wait()
     else:
-        await until(lambda: bool(semel.exchange._flights))
+        await until(lambda: bool(semel.flights.by_key))
     await quietly(first)
-    assert semel.exchange.in_flight == 1
+    assert semel.flights.in_flight == 1
     await quietly(second)
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert talk.cancelled or when == "before the claim"
     assert semel.state(ask(rule)) is State.RELEASED
     assert semel.upstream.went_out <= 1
@@ -287,7 +287,7 @@ async def test_what_is_passed_through_ends_with_its_caller() -> None:
     live = await second
     assert isinstance(live, Live)
     live.leave()
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert talk.cancelled
     assert semel.world.calls == {}
 
@@ -329,7 +329,7 @@ async def test_a_row_of_our_own_that_no_flight_has_is_recovered_when_it_is_asked
     semel = Process(world, talk)
     first = semel.start(ask())
     await talk.sent.wait()
-    for flight in list(semel.exchange._flights.values()):
+    for flight in list(semel.flights.by_key.values()):
         flight.give_up()
     await quietly(first)
     assert semel.row(ask()).state is State.PENDING

@@ -168,7 +168,7 @@ class Simulation:
 
     def new_process(self) -> Process:
         process = Process(self.world)
-        process.exchange._upstream = self.truth
+        process.flights._upstream = self.truth
         self.everybody.append(process)
         return process
 
@@ -231,7 +231,7 @@ class Simulation:
 
     async def drain(self, act: Act) -> None:
         process = self.processes[act.process]
-        await process.exchange.drain(1.0)
+        await process.flights.drain(1.0)
         await self.kill(act)
 
     async def resolve(self, act: Act) -> None:
@@ -264,7 +264,7 @@ class Simulation:
             process.store.unavailable, process.store.fail_after_swaps = False, 0
         await asyncio.sleep(300)
         for process in self.processes:
-            assert process.exchange.in_flight == 0, "a flight never landed"
+            assert process.flights.in_flight == 0, "a flight never landed"
             await process.die()
         heir = self.new_process()
         await sweep_once(heir.store, heir.ledger, heir.notebook)

@@ -37,7 +37,7 @@ async def test_with_the_store_down_a_call_with_effects_is_refused_and_nothing_is
     assert semel.upstream.started == 0
     semel.store.unavailable = False
     async with asyncio.timeout(1.0):
-        while semel.exchange.in_flight:
+        while semel.flights.in_flight:
             await asyncio.sleep(0.01)
     assert (await semel.call(ask())).kind == "executed"
 
@@ -58,7 +58,7 @@ async def test_a_safe_call_is_forwarded_when_the_store_fails_between_reading_and
     semel.store.before_swap = fails_while(broken)
     assert (await semel.call(ask(SAFE))).kind == "unrecorded"
     broken[0] = False
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert (await semel.call(ask(SAFE))).kind == "executed"
 
 
@@ -89,7 +89,7 @@ async def test_a_call_with_effects_is_refused_when_the_claim_cannot_be_written()
     assert semel.upstream.started == 0
     assert semel.state(ask()) is None
     broken[0] = False
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert (await semel.call(ask())).kind == "executed"
 
 
@@ -104,7 +104,7 @@ async def test_a_claim_whose_reply_is_lost_is_withdrawn_and_nothing_is_sent(rule
     else:
         with pytest.raises(StoreUnavailable):
             await semel.call(asked)
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert semel.upstream.started == 0
     assert semel.state(asked) is State.RELEASED
     assert semel.events(asked)[-1].event == Event.NOT_SENT
@@ -123,10 +123,10 @@ async def test_a_withdrawal_waits_for_the_store_and_may_itself_lose_its_reply() 
     await asyncio.sleep(60)
     with pytest.raises(StoreUnavailable):
         await semel.call(ask())
-    assert semel.exchange.in_flight == 1
+    assert semel.flights.in_flight == 1
     semel.store.fail_after_swaps, semel.store.down_with_lost_reply = 1, False
     semel.store.unavailable = False
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert semel.state(ask()) is State.RELEASED
     assert not semel.notebook.told_of("defect")
     assert (await semel.call(ask())).kind == "executed"
@@ -144,7 +144,7 @@ async def test_a_withdrawal_leaves_alone_what_somebody_else_has_by_now() -> None
     with pytest.raises(InDoubt):
         await there.call(ask())
     here.store.unavailable = False
-    await until(lambda: here.exchange.in_flight == 0)
+    await until(lambda: here.flights.in_flight == 0)
     assert here.state(ask()) is State.IN_DOUBT
     assert not here.notebook.told_of("defect")
     assert here.upstream.started == 0
@@ -189,7 +189,7 @@ async def test_beyond_the_total_timeout_callers_are_cut_off_and_the_call_is_sett
     with pytest.raises(InProgress):
         await semel.call(ask())
     broken[0] = False
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert await semel.call(ask()) == Got("replayed", 200, b"the answer")
     assert semel.upstream.started == 1
 
@@ -221,7 +221,7 @@ async def test_a_settlement_lost_and_then_down_beyond_the_timeout_is_cut_off_and
     assert not (await first).whole
     assert semel.state(ask()) is State.DONE
     semel.store.unavailable = False
-    await until(lambda: semel.exchange.in_flight == 0)
+    await until(lambda: semel.flights.in_flight == 0)
     assert await semel.call(ask()) == Got("replayed", 200, b"x")
 
 

@@ -1,0 +1,95 @@
+"""How an upstream's calls are named, written down: a run keeps it for its life.
+
+So neither an edit of the policy nor an upgrade of semel renames what a run has recorded. What does not name a
+call (timeouts, what a status means, how long to wait) follows the policy as it is now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS
+from proxy.core.policy import (
+    ClientKey,
+    Credential,
+    KeyRecipe,
+    Mode,
+    Normalize,
+    PathPattern,
+    Repeat,
+    Rule,
+    Scope,
+    Upstream,
+)
+
+
+class UnknownRecipe(Exception):
+    """It was written by a newer semel."""
+
+
+def recipe_of(upstream: Upstream) -> str:
+    """Version of the canonical form; of each rule match, mode, safe, scope, repeat and key."""
+    return orjson.dumps(
+        {
+            "canonical": CANONICAL_VERSION,
+            "credentials": upstream.credentials,
+            "rules": [_written(rule) for rule in upstream.rules],
+        },
+        option=orjson.OPT_SORT_KEYS,
+    ).decode()
+
+
+def _written(rule: Rule) -> dict[str, Any]:
+    key = rule.key
+    return {
+        "name": rule.name,
+        "methods": sorted(rule.methods),
+        "path": None if rule.path is None else rule.path.text,
+        "mode": rule.mode,
+        "safe": rule.safe,
+        "scope": rule.scope,
+        "repeat": rule.repeat,
+        "include": key.include,
+        "exclude": key.exclude,
+        "headers": key.headers,
+        "credential": key.credential,
+        "client_key": key.client_key,
+        "normalize": key.normalize,
+    }
+
+
+def pinned(upstream: Upstream, recipe: str) -> tuple[Upstream, int]:
+    """The upstream as `recipe` names its calls, otherwise as it is now; and the canonical version."""
+    said = orjson.loads(recipe)
+    canonical = said["canonical"]
+    if canonical not in CANONICALISERS:
+        raise UnknownRecipe(
+            f"The run was begun by a newer semel (canonical form {canonical}): use that one to continue it."
+        )
+    present = {rule.name: rule for rule in upstream.rules}
+    rules = tuple(_read(rule, present.get(rule["name"])) for rule in said["rules"])
+    return replace(upstream, rules=rules, credentials=tuple(said["credentials"])), canonical
+
+
+def _read(said: dict[str, Any], present: Rule | None) -> Rule:
+    key = KeyRecipe(
+        include=tuple(said["include"]),
+        exclude=tuple(said["exclude"]),
+        headers=tuple(said["headers"]),
+        credential=Credential(said["credential"]),
+        client_key=ClientKey(said["client_key"]),
+        normalize=tuple(Normalize(each) for each in said["normalize"]),
+    )
+    return replace(
+        present or Rule(name=said["name"]),
+        methods=frozenset(said["methods"]),
+        path=None if said["path"] is None else PathPattern.parse(said["path"]),
+        mode=Mode(said["mode"]),
+        safe=said["safe"],
+        scope=Scope(said["scope"]),
+        repeat=Repeat(said["repeat"]),
+        key=key,
+    )

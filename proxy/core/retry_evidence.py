@@ -1,0 +1,34 @@
+"""What a request says about being a retry: tokens that a client keeps over its retries, or its own word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from proxy.core.identity import principal, sort_headers
+
+# Headers that stay the same over one call's retries and differ between calls.
+TOKEN_HEADERS = frozenset({b"idempotency-key", b"amz-sdk-invocation-id"})
+RETRY_COUNT = b"x-stainless-retry-count"
+
+
+class Evidence(NamedTuple):
+    tokens: frozenset[str]  # hashed: a key may be a secret to somebody
+    retry_count: int
+    credentials: bytes  # a keyed hash; empty without any
+
+
+def evidence_of(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> Evidence:
+    """`further`: the policy's headers that carry credentials."""
+    headers = tuple(headers)
+    tokens: set[str] = set()
+    count = 0
+    for raw_name, value in headers:
+        name = raw_name.lower()
+        if name in TOKEN_HEADERS and value:
+            tokens.add(blake2b(name + b"\0" + value, digest_size=16, key=secret).hexdigest())
+        elif name == RETRY_COUNT and value.isdigit() and len(value) < 10:
+            count = int(value)
+    found = sort_headers(headers, (), further)
+    return Evidence(frozenset(tokens), count, principal(found.credentials, secret))

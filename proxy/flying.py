@@ -1,0 +1,316 @@
+"""Calls on their way: claim (durable), send, judge, settle (durable); only then the caller gets the end.
+
+Free of aiohttp, threads and clocks. Every send runs in a task of its own, so a caller who leaves never
+stops a call with effects. No swap result is ignored; what cannot be known ends in doubt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import assert_never
+
+from proxy import faults
+from proxy.asking import Ask, Labels, Live, Source
+from proxy.clock import Clock
+from proxy.core import decide as core
+from proxy.core.identity import Identity
+from proxy.core.intent import Call, Event
+from proxy.core.policy import OnDisconnect
+from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
+from proxy.errors import Refusal, StoreUnavailable
+from proxy.faults import Point
+from proxy.flight import Flight, Superseded, Unrecordable
+from proxy.judge import Judgement, judge, passing_failed, withholds
+from proxy.ledger import Claimed, Intent, Ledger, RaceLost, Uncertain
+from proxy.observe import Observer, Sent
+from proxy.problem import problem_of
+from proxy.refusals import collision, conflict, in_progress
+from proxy.store.base import Store
+from proxy.stream import Capture, CaptureLimits, CutOff
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
+
+# A failed connect is tried once more after a moment: a restarting upstream is often back by then.
+RECONNECT_PAUSE = 0.1
+# Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
+MARKING_PATIENCE = 5.0
+
+
+class Flights:
+    """`by_key` are those that have a name; `on_row` hears of every row of a run that is durable now."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ledger: Ledger,
+        upstream: UpstreamClient,
+        clock: Clock,
+        observer: Observer,
+        limits: CaptureLimits,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._upstream = upstream
+        self._clock = clock
+        self._observer = observer
+        self._limits = limits
+        self.by_key: dict[bytes, Flight] = {}
+        self.on_row: Callable[[Call], None] = lambda call: None
+        self.position: Callable[[Call], int] = lambda call: call.seq  # how far its run has come
+        self._aloft: dict[asyncio.Task[None], Flight] = {}  # also those that are only passed through
+        self.stopping = False
+
+    # ---- taking off ----
+
+    def take_off(self, ask: Ask, over: Call | None) -> Flight:
+        if self.stopping:
+            raise StoreUnavailable("semel is shutting down and nothing was sent; call again.")
+        outgoing = ask.sending.outgoing()
+        intent = ask.sending.intent(ask.identity, outgoing)
+        if ask.place is not None:
+            intent = intent._replace(place=ask.place, occurrence=ask.occurrence)
+        limits = self._limits
+        capture = Capture(
+            limit=limits.kept,
+            memory=limits.memory,
+            directory=limits.directory,
+            withholds=partial(withholds, safe=ask.safe, rule=ask.rule.outcome),
+        )
+        cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
+        flight = Flight(capture, cancels=cancels, identity=ask.identity)
+        if ask.place is not None:
+            flight.expect_row()
+        self.by_key[ask.identity.key] = flight
+        self._start(flight, self._fly(flight, intent, outgoing, over, ask.source))
+        return flight
+
+    def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
+        flight.on_defect = self._note_defect
+        flight.task = asyncio.get_running_loop().create_task(flying)
+        self._aloft[flight.task] = flight
+        flight.task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        del self._aloft[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._note_defect(error)
+
+    def _note_defect(self, error: BaseException) -> None:
+        self._observer.noted("defect", error="".join(traceback.format_exception(error)))
+
+    async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
+        """Without a record: parts go through as they come, and the send ends when its caller leaves."""
+        flight = Flight(Capture(limit=0, hold_end=False), cancels=True)
+        self._start(flight, self._pass_through(flight, outgoing, labels, safe=safe))
+        return await self.board(flight, joined=False)
+
+    async def _pass_through(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> None:
+        result = await self._send(flight, outgoing, labels, safe=safe)
+        if isinstance(result, Answered):
+            flight.capture.seal(stored=False)
+        else:
+            flight.capture.refuse(passing_failed(result, safe=safe))
+
+    async def join(self, flight: Flight, identity: Identity, deadline: float) -> Live:
+        assert flight.identity is not None  # only named flights are in the table
+        if flight.identity.named_by != identity.named_by:
+            raise collision()
+        if flight.identity.fingerprint != identity.fingerprint:
+            raise conflict(identity.id) if identity.named_by else collision()
+        left = deadline - self._clock.monotonic()
+        if flight.stopped and flight.task is not None:
+            # Its last caller left and it is being settled: this caller's call is another one.
+            if left <= 0 or not await self._clock.within(left, asyncio.wait({flight.task})):
+                raise in_progress(identity.id)
+            raise Superseded
+        boarded: list[Live] = []
+
+        async def get_on() -> None:
+            boarded.append(await self.board(flight, joined=True))
+
+        no_more = flight.capture.overflowed or isinstance(flight.capture.refusal, CutOff)
+        if no_more or left <= 0 or not await self._clock.within(left, get_on()):
+            raise in_progress(identity.id)
+        return boarded[0]
+
+    async def board(self, flight: Flight, *, joined: bool) -> Live:
+        flight.callers += 1
+        live = Live(flight, flight.capture.reader(), joined)
+        try:
+            await live.reader.begin()
+        except BaseException:
+            live.leave()
+            raise
+        return live
+
+    # ---- flying ----
+
+    async def _fly(
+        self, flight: Flight, intent: Intent, outgoing: Outgoing, over: Call | None, source: Source | None
+    ) -> None:
+        capture = flight.capture
+        try:
+            faults.reach(Point.BEFORE_CLAIM)
+            match await self._ledger.claim(intent, over):
+                case RaceLost():
+                    capture.refuse(Superseded())
+                case Uncertain(call, error):
+                    # In a run nothing goes out without a record.
+                    passes = intent.safe and intent.place is None
+                    capture.refuse(Unrecordable() if passes else error)
+                    if call is not None:
+                        await self._ledger.withdraw(call)
+                case Claimed(call):
+                    faults.reach(Point.CLAIMED)
+                    flight.claimed(call)
+                    self._tell_run(call)
+                    await self._carry_out(flight, intent, outgoing, call, source)
+        finally:
+            flight.claimed(None)
+            # When giving up, the row stays pending: recovery will see to it.
+            identity = intent.identity
+            del self.by_key[identity.key]
+            if not capture.is_over:
+                capture.refuse(in_progress(identity.id))
+
+    async def _carry_out(
+        self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call, source: Source | None
+    ) -> None:
+        patience = outgoing.timeouts.total
+        try:
+            if source is not None:
+                judgement = await self._take_over(flight, source, intent, call)
+            else:
+                labels = Labels(intent.upstream, intent.rule.name)
+                result = await self._send(flight, outgoing, labels, safe=intent.safe)
+                faults.reach(Point.ANSWER_COMPLETE)
+                judgement = judge(result, flight.capture, intent.rule, call, self._clock.now())
+            await self._settle(flight, intent, call, judgement, patience)
+        except Exception as error:
+            # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.
+            self._note_defect(error)
+            judgement = judge(
+                Lost(f"semel failed ({type(error).__name__})"),
+                Capture(limit=0),
+                intent.rule,
+                call,
+                self._clock.now(),
+            )
+            await self._settle(flight, intent, call, judgement, patience)
+
+    async def _take_over(self, flight: Flight, source: Source, intent: Intent, call: Call) -> Judgement:
+        """From a call that others share: that one was claimed, sent and settled by itself."""
+        try:
+            result = await source(flight)
+        except Refusal as refusal:
+            why = f"the shared call was refused: {problem_of(refusal).name}"
+            return Judgement(core.Settlement(event=Event.NOT_EXECUTED, why=why), refusal=refusal)
+        if isinstance(result, Answered):
+            flight.capture.complete()
+        return judge(result, flight.capture, intent.rule, call, self._clock.now())
+
+    async def _send(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Result:
+        """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
+        began = self._clock.monotonic()
+        capture = flight.capture
+        # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
+        owns = self._store.owns if flight.identity is not None else lambda: True
+
+        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
+            return self._upstream.send(outgoing, capture, may_send)
+
+        result = await flight.interruptible(send, owns)
+        harmless = isinstance(result, NotSent) or (
+            isinstance(result, Lost) and safe and not capture.handed_on
+        )
+        if harmless and not flight.stopped:
+            capture.restart()
+            if isinstance(result, NotSent):
+                await self._clock.sleep(RECONNECT_PAUSE)
+            result = await flight.interruptible(send, owns)
+        if isinstance(result, Answered):
+            capture.complete()
+        self._observer.sent(
+            Sent(
+                upstream=labels.upstream,
+                rule=labels.rule,
+                code=_code(result),
+                seconds=self._clock.monotonic() - began,
+            )
+        )
+        return result
+
+    async def _settle(
+        self, flight: Flight, intent: Intent, call: Call, judgement: Judgement, patience: float
+    ) -> None:
+        """The caller sees the end only after the record is durable; if that never happens, never."""
+        capture = flight.capture
+        deadline = self._clock.monotonic() + patience
+
+        def on_trouble(trouble: StoreUnavailable) -> None:
+            if self.stopping or self._clock.monotonic() > deadline:
+                capture.refuse(CutOff(trouble.detail))
+
+        kept = capture if judgement.keeps_answer else None
+        settlement = self._with_receipt(judgement, call) if call.run else judgement.settlement
+        settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
+        faults.reach(Point.SETTLED)
+        if settled is not None:
+            self._tell_run(settled)
+        if capture.is_over:
+            return
+        if settled is None:
+            capture.refuse(Superseded())
+        elif judgement.refusal is not None:
+            capture.refuse(judgement.refusal)
+        else:
+            capture.seal(stored=judgement.keeps_answer)
+
+    def _with_receipt(self, judgement: Judgement, call: Call) -> core.Settlement:
+        """In a run the problem that the caller is given is written along: it goes on knowing it."""
+        name = "" if judgement.refusal is None else problem_of(judgement.refusal).name
+        if name not in RECEIVED_PROBLEMS:
+            return judgement.settlement
+        receipt = Receipt(attempt=call.attempt, problem=name, position=self.position(call))
+        return judgement.settlement._replace(receipt=receipt)
+
+    def _tell_run(self, call: Call) -> None:
+        if call.run:
+            self.on_row(call)
+
+    # ---- leaving ----
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._aloft)
+
+    async def drain(self, patience: float) -> int:
+        """Let what is in flight finish; stop and mark the rest. Returns how many had to be stopped."""
+        self.stopping = True
+        if await self._all_landed(patience):
+            return 0
+        stopped = sum(flight.stop() for flight in self._aloft.values())
+        if not await self._all_landed(MARKING_PATIENCE):
+            for flight in self._aloft.values():
+                flight.give_up()
+            await self._all_landed(MARKING_PATIENCE)
+        return stopped
+
+    async def _all_landed(self, patience: float) -> bool:
+        return not self._aloft or await self._clock.within(patience, asyncio.wait(self._aloft))
+
+
+def _code(result: Result) -> str:
+    match result:
+        case Answered(status):
+            return str(status)
+        case NotSent():
+            return "not_sent"
+        case Lost():
+            return "lost"
+        case _:
+            assert_never(result)

@@ -1,0 +1,63 @@
+"""A named request in a run: what the record of the run needs to know of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proxy.asking import Ask
+from proxy.core.divergence import group_of
+from proxy.core.identity import Identity
+from proxy.core.occurrence import repeat_in_run
+from proxy.core.policy import DEFAULT_NAME, Upstream
+from proxy.core.retry_evidence import evidence_of
+from proxy.front.naming import Named
+from proxy.front.run_ref import Speaker
+from proxy.front.sending import Sending
+from proxy.runs.book import Book
+from proxy.runs.books import Pinned, RunBooks
+from proxy.runs.claiming import RunAsk
+from proxy.runs.shared import SharedCall
+
+
+class Entered(NamedTuple):
+    """A run that is asked in, and the upstream as that run names its calls."""
+
+    book: Book
+    pinned: Pinned
+
+    @property
+    def origin(self) -> str:
+        run = self.book.run
+        return run.origin or run.name
+
+
+async def enter(books: RunBooks, tenant: str, speaker: Speaker, upstream: Upstream) -> Entered:
+    """Raises RunExpired, or StoreUnavailable: in a run nothing goes out without a record."""
+    book = await books.open(tenant, speaker.run, speaker.attempt)
+    return Entered(book, await books.pin(book, upstream))
+
+
+def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, secret: bytes) -> RunAsk:
+    rule, told, upstream = named.match.rule, sending.told, sending.upstream
+    group = group_of(
+        upstream=upstream.name,
+        rule=None if rule.name == DEFAULT_NAME else rule.name,
+        method=sending.method,
+        host=upstream.host,
+        path=sending.address.raw_path,
+    )
+    shared = None
+    if named.shared is not None:
+        shared = SharedCall(Ask(named.shared, rule, named.safe, told.refresh, sending))
+    return RunAsk(
+        book=entered.book,
+        family=family,
+        rule=rule,
+        safe=named.safe,
+        sending=sending,
+        group=group,
+        evidence=evidence_of(sending.headers, upstream.credentials, secret),
+        occurrence=told.occurrence,
+        repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
+        shared=shared,
+    )

@@ -1,0 +1,156 @@
+"""Asking in a run: which recorded call it is, and what becomes of it.
+
+What the run's record holds decides (core/occurrence.py, frontier.py, divergence.py): give it again
+(serving.py), send it (claiming.py), wait, or hold. What is chosen is reserved in the run's book before
+anything is awaited, so that no two callers of this process take the same one; between processes the claim
+decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from proxy.asking import Reply
+from proxy.clock import Clock
+from proxy.core import occurrence as choosing
+from proxy.core.divergence import Hold, OnDivergence, Proceed, Row, WaitUntil, judge
+from proxy.core.frontier import GoLive, recall
+from proxy.core.occurrence import AwaitMark, Existing, Join, New, choose_occurrence
+from proxy.core.run_record import End
+from proxy.core.runs import Occurrence, with_dead_owners
+from proxy.exchange import Exchange
+from proxy.flight import Superseded
+from proxy.flying import Flights
+from proxy.ledger import Ledger
+from proxy.observe import Observer
+from proxy.refusals import diverged, in_progress
+from proxy.runs.book import Book
+from proxy.runs.books import RunBooks
+from proxy.runs.claiming import Claiming, RunAsk
+from proxy.runs.serving import FromRecord
+from proxy.store.base import Store
+
+# While waiting for other processes: how soon to look again.
+LOOK = 0.1
+
+
+class RunAsking:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ledger: Ledger,
+        flights: Flights,
+        exchange: Exchange,
+        books: RunBooks,
+        clock: Clock,
+        observer: Observer,
+        on_divergence: OnDivergence,
+    ) -> None:
+        self._store = store
+        self._books = books
+        self._clock = clock
+        self._observer = observer
+        self._on_divergence = on_divergence
+        self._dead: set[str] = set()
+        self._claiming = Claiming(store, ledger, flights, exchange, clock)
+        self._from_record = FromRecord(
+            store, ledger, flights, exchange, books, clock, observer, self._claiming
+        )
+        flights.on_row, flights.position = books.row, books.position
+
+    async def ask(self, ask: RunAsk) -> Reply:
+        deadline = self._clock.monotonic() + ask.rule.wait
+        began = self._clock.monotonic()
+        while True:
+            await self._books.refresh(ask.book)
+            try:
+                reply = await self._ask_once(ask, began, deadline)
+            except Superseded:
+                reply = None
+            if reply is not None:
+                return reply
+            if self._clock.monotonic() > deadline + LOOK:
+                raise in_progress(ask.family.id)
+
+    async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:
+        """None: something has changed, look again."""
+        book, waited = ask.book, self._clock.monotonic() - began
+        known = book.occurrences(ask.family.key)
+        await self._learn_who_died(row for _, row in known)
+        known = book.occurrences(ask.family.key)
+        rows = with_dead_owners([row for _, row in known], frozenset(self._dead))
+        steps = {step.occurrence: (step, row) for (step, _), row in zip(known, rows, strict=True)}
+        choice = choose_occurrence(rows, self._asked(ask), book.frontier, waited=waited)
+        match choice:
+            case AwaitMark(_, seconds):
+                await self._pause(book, seconds)
+                return None
+            case New(n):
+                if not ask.safe and not await self._stays_on_record(ask, waited):
+                    return None
+                if book.occurrences(ask.family.key) != known:
+                    return None  # something happened while that was judged
+                return await self._claiming.claim(ask, n, None)
+            case Join(n) | Existing(n):
+                step, row = steps[n]
+                what = recall(row, book.attempt, book.frontier)
+                if isinstance(what, GoLive):
+                    return await self._claiming.claim(ask, n, step)
+                return await self._from_record.serve(ask, step, row, what, choice, deadline)
+            case _:
+                assert_never(choice)
+
+    def _asked(self, ask: RunAsk) -> choosing.Ask:
+        return choosing.Ask(
+            attempt=ask.book.attempt,
+            safe=ask.safe,
+            proxy=self._store.owner,
+            repeat=ask.repeat,
+            credentials=ask.evidence.credentials,
+            tokens=ask.evidence.tokens,
+            retry_count=ask.evidence.retry_count,
+            occurrence=ask.occurrence,
+        )
+
+    async def _learn_who_died(self, rows: Iterable[Occurrence]) -> None:
+        for row in rows:
+            for x in row.exchanges:
+                foreign = x.end is End.UNDER_WAY and x.owner != self._store.owner
+                if foreign and x.owner not in self._dead and await self._store.owner_is_dead(x.owner):
+                    self._dead.add(x.owner)
+
+    async def _pause(self, book: Book, seconds: float) -> None:
+        await self._clock.within(min(seconds, LOOK), book.changed())
+
+    async def _stays_on_record(self, ask: RunAsk, waited: float) -> bool:
+        """Whether a new call with effects may be made. False: look again; raises Diverged."""
+        book = ask.book
+        verdict = judge(
+            group=ask.group,
+            attempt=book.attempt,
+            attempts=book.run.attempt_names,
+            rows=book.rows(),
+            waited=waited,
+            on_divergence=self._on_divergence,
+        )
+        match verdict:
+            case Proceed(noted):
+                if noted:
+                    await self._books.note(book, "diverged", f"allowed: {_told(book, noted)}")
+                return True
+            case WaitUntil(seconds):
+                await self._pause(book, seconds)
+                return False
+            case Hold(unasked):
+                self._observer.noted("diverged", run=book.run.name, unasked=len(unasked))
+                await self._books.note(book, "diverged", f"held: {_told(book, unasked)}")
+                raise diverged(book.run.name, [book.step(bytes.fromhex(row.id)) for row in unasked])
+            case _:
+                assert_never(verdict)
+
+
+def _told(book: Book, rows: tuple[Row, ...]) -> str:
+    steps = [book.step(bytes.fromhex(row.id)) for row in rows]
+    return ", ".join(f"{step.tool} (step {step.seq})" for step in steps[:10] if step is not None)

@@ -1,0 +1,240 @@
+"""A run as this process knows it, for one attempt: its calls, who was served from them, how far it has come.
+
+What this process does is in here at once, also what it is only about to do; what others do is read from the
+store before every choice. Nothing here decides anything: core/ does, on what is in here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from proxy.core.divergence import Row
+from proxy.core.frontier import Frontier
+from proxy.core.run_record import Changes, End, Exchange, Run, Step
+from proxy.core.runs import Occurrence
+
+
+class Book:
+    def __init__(self, run: Run, attempt: str, owner: str) -> None:
+        self.run = run
+        self.attempt = attempt
+        self.pulses: dict[str, int] = {}  # by run, this one and those it was forked from: known up to there
+        self.replayed_at: dict[bytes, tuple[float, ...]] = {}  # to notice polling
+        self._owner = owner
+        self._ancestors: dict[str, int] = {}  # by run: up to which seq it is inherited
+        self._steps: dict[bytes, Step] = {}
+        self._claims: dict[bytes, Step] = {}  # being written by this process
+        self._families: dict[bytes, set[bytes]] = {}
+        self._exchanges: dict[bytes, dict[tuple[int, str], Exchange]] = {}
+        self._frontier: Frontier | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    # ---- what is known ----
+
+    @property
+    def position(self) -> int:
+        return max([self.run.last_seq, *(step.seq for step in self._claims.values())])
+
+    def step(self, key: bytes) -> Step | None:
+        return self._claims.get(key) or self._steps.get(key)
+
+    def occurrences(self, family: bytes) -> list[tuple[Step, Occurrence]]:
+        """All identical calls, by number. What the run claimed itself stands before what it inherited."""
+        by_number: dict[int, Step] = {}
+        for key in self._families.get(family, ()):
+            step = self._claims.get(key) or self._steps[key]
+            known = by_number.get(step.occurrence)
+            if known is None or known.run != self.run.name:
+                by_number[step.occurrence] = step
+        return [(step, self._occurrence(step)) for _, step in sorted(by_number.items())]
+
+    def _occurrence(self, step: Step) -> Occurrence:
+        in_run, exchanges = step.in_run, self._exchanges.get(step.key)
+        return Occurrence(
+            n=step.occurrence,
+            seq=step.seq,
+            safe=step.safe,
+            state=step.state,
+            fence=step.fence,
+            claimed_by=step.attempt,
+            uses=in_run.uses,
+            tries=in_run.tries,
+            answered=step.status is not None,
+            receipts=in_run.receipts,
+            exchanges=tuple(exchanges.values()) if exchanges else (),
+            numbered=in_run.numbered,
+            resolved=in_run.resolved,
+            pinned=step.run != self.run.name and step.seq <= self._ancestors[step.run],
+        )
+
+    @property
+    def frontier(self) -> Frontier:
+        if self._frontier is None:
+            effects = [step for step in self._all() if not step.safe and step.state is not None]
+            asked = (step.seq for step in effects if self._is_asked(step))
+            self._frontier = Frontier(
+                last_effect=max((step.seq for step in effects), default=0), asked=max(asked, default=0)
+            )
+        return self._frontier
+
+    def rows(self) -> list[Row]:
+        """As divergence sees them."""
+        return [self._row(step) for step in self._all()]
+
+    def _all(self) -> Iterable[Step]:
+        return [
+            *(step for key, step in self._steps.items() if key not in self._claims),
+            *self._claims.values(),
+        ]
+
+    def _row(self, step: Step) -> Row:
+        inherited = step.run != self.run.name
+        beyond = inherited and step.seq > self._ancestors[step.run]
+        return Row(
+            id=step.id,
+            seq=step.seq,
+            safe=step.safe,
+            state=step.state,
+            group=step.in_run.group,
+            attempt=step.attempt,
+            asked_by=frozenset({self.attempt}) if self._is_asked(step) else frozenset(),
+            retired=step.in_run.retired,
+            inherited=inherited and not beyond,
+            beyond=beyond,
+            answered=step.status is not None,
+        )
+
+    def _is_asked(self, step: Step) -> bool:
+        """By this attempt: it was served from it, or claimed it. A parent's may have the same name."""
+        claimed_it = step.attempt == self.attempt and step.run == self.run.name
+        return claimed_it or step.key in self._exchanges
+
+    # ---- what becomes known ----
+
+    def apply(self, changes: Changes) -> None:
+        run = changes.run
+        self.run = replace(run, last_seq=max(run.last_seq, self.run.last_seq))
+        self.pulses[run.name] = max(run.pulse, self.pulses.get(run.name, 0))
+        self._learn(changes)
+
+    def inherit(self, changes: Changes, at: int, *, resend: bool) -> None:
+        """What a fork refers to: all answers up to `at`, and calls with effects always."""
+        name = changes.run.name
+        self._ancestors[name] = at
+        self.pulses[name] = changes.run.pulse
+
+        def is_seen(step: Step) -> bool:
+            if step.safe or step.state is None:
+                return step.seq <= at and step.status is not None
+            return step.seq <= at or not resend
+
+        self._learn(changes._replace(steps=[step for step in changes.steps if is_seen(step)]))
+
+    def _learn(self, changes: Changes) -> None:
+        for step in changes.steps:
+            self._put(step)
+        for key, exchange in changes.exchanges:
+            known = self._exchanges.setdefault(key, {})
+            # Of its own exchanges this process knows more than the store.
+            if exchange.owner != self._owner or (exchange.number, exchange.owner) not in known:
+                known[exchange.number, exchange.owner] = exchange
+        if changes.exchanges:
+            self._frontier = None  # they may be of calls with effects
+        if changes.steps or changes.exchanges:
+            self._wake()
+
+    def learn(self, step: Step) -> None:
+        """A row that this process has written."""
+        self._claims.pop(step.key, None)
+        known = self._steps.get(step.key)
+        if known is None or known.version < step.version:
+            self._put(step)
+        self.run = replace(self.run, last_seq=max(self.run.last_seq, step.seq))
+        self._wake()
+
+    def _put(self, step: Step) -> None:
+        known = self._steps.get(step.key)
+        if known is None or known.version <= step.version:
+            self._steps[step.key] = step
+            self._families.setdefault(step.in_run.family, set()).add(step.key)
+            self._reach(step)
+
+    def _reach(self, step: Step) -> None:
+        """The frontier only ever grows, but for what was forgotten or taken back; then it is found anew."""
+        if step.safe or self._frontier is None:
+            return
+        if step.state is None:
+            self._frontier = None
+            return
+        asked = step.seq if self._is_asked(step) else 0
+        self._frontier = Frontier(
+            last_effect=max(self._frontier.last_effect, step.seq), asked=max(self._frontier.asked, asked)
+        )
+
+    # ---- what this process does ----
+
+    def claiming(self, step: Step) -> None:
+        """Before the claim is durable: nobody else in here may take the same number."""
+        self._claims[step.key] = step
+        self._families.setdefault(step.in_run.family, set()).add(step.key)
+        self._reach(step)
+        self._wake()
+
+    def not_claimed(self, key: bytes) -> None:
+        """It was not: what the store has stands."""
+        claim = self._claims.pop(key, None)
+        if claim is not None and key not in self._steps:
+            self._families[claim.in_run.family].discard(key)
+        self._frontier = None
+        self._wake()
+
+    def start(self, key: bytes, exchange: Exchange) -> Exchange:
+        """Numbered after all that are known."""
+        known = self._exchanges.setdefault(key, {})
+        number = max((n for n, _ in known), default=0) + 1
+        started = replace(exchange, number=number)
+        known[number, exchange.owner] = started
+        step = self.step(key)
+        if step is not None:
+            self._reach(step)
+        self._wake()
+        return started
+
+    def is_under_way(self, key: bytes, exchange: Exchange) -> bool:
+        found = self._exchanges.get(key, {}).get((exchange.number, exchange.owner))
+        return found is not None and found.end is End.UNDER_WAY
+
+    def end(self, key: bytes, exchange: Exchange) -> None:
+        self._exchanges.setdefault(key, {})[exchange.number, exchange.owner] = exchange
+        self._wake()
+
+    def take_back(self, key: bytes, exchange: Exchange) -> None:
+        """Nobody was served after all."""
+        known = self._exchanges.get(key, {})
+        known.pop((exchange.number, exchange.owner), None)
+        if not known:
+            self._exchanges.pop(key, None)
+        self._frontier = None
+        self._wake()
+
+    def is_idle(self) -> bool:
+        return not self._claims and not any(
+            x.end is End.UNDER_WAY and x.owner == self._owner
+            for known in self._exchanges.values()
+            for x in known.values()
+        )
+
+    # ---- waiting ----
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def changed(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter

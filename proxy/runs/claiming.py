@@ -1,0 +1,162 @@
+"""Sending in a run: a number is reserved, claimed, and the flight's answer handed on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from proxy.asking import Ask, Live, Reply, Sendable
+from proxy.clock import Clock
+from proxy.core.identity import Identity, occurrence_of
+from proxy.core.intent import Call, State
+from proxy.core.policy import Repeat, Rule
+from proxy.core.retry_evidence import Evidence
+from proxy.core.run_record import Exchange as Served
+from proxy.core.run_record import How, InRun, Step
+from proxy.errors import Refusal
+from proxy.exchange import Exchange
+from proxy.flight import Superseded
+from proxy.flying import Flights
+from proxy.ledger import Ledger, RunPlace
+from proxy.refusals import collision
+from proxy.runs.book import Book
+from proxy.runs.handover import Handover
+from proxy.runs.shared import SharedCall
+from proxy.store.base import Store
+
+
+class RunAsk(NamedTuple):
+    """A call in a run as the front hands it over. `family` names all its occurrences together."""
+
+    book: Book
+    family: Identity
+    rule: Rule
+    safe: bool
+    sending: Sendable
+    group: tuple[str, ...]
+    evidence: Evidence
+    occurrence: int | None  # the client's number
+    repeat: Repeat
+    shared: SharedCall | None  # where the rule shares it with the whole tenant
+
+
+class Claiming:
+    def __init__(
+        self, store: Store, ledger: Ledger, flights: Flights, exchange: Exchange, clock: Clock
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._flights = flights
+        self._exchange = exchange
+        self._clock = clock
+
+    async def claim(self, ask: RunAsk, n: int, step: Step | None) -> Reply | None:
+        """`step`: what stands there now, released, forgotten or without an answer to give."""
+        book = ask.book
+        identity = occurrence_of(ask.family, book.run.name, n)
+        inherited = step is not None and step.run != book.run.name
+        over = None
+        if step is not None and not inherited:
+            over = await self.row(ask, step)
+            if book.step(step.key) != step or identity.key in self._flights.by_key:
+                return None
+        handover, place, claim = self._reserved_claim(ask, identity, n, step if over is not None else None)
+        try:
+            flight = self._flights.take_off(self._as_ask(ask, identity, n, place), over)
+        except BaseException:
+            book.not_claimed(identity.key)
+            handover.take_back()
+            raise
+        assert flight.task is not None
+        flight.task.add_done_callback(lambda _: _landed(book, claim, handover))
+        try:
+            live = await self._flights.board(flight, joined=False)
+        except Superseded:
+            return None
+        except Refusal:
+            handover.problem()
+            raise
+        except BaseException:
+            handover.abandoned()
+            raise
+        return handing_on(live, handover)
+
+    def _reserved_claim(
+        self, ask: RunAsk, identity: Identity, n: int, over: Step | None
+    ) -> tuple[Handover, RunPlace, Step]:
+        book, now = ask.book, self._clock.now()
+        in_run = InRun(
+            family=ask.family.key,
+            group=ask.group,
+            tries=over.in_run.tries + 1 if over is not None and _tried_by(over, book.attempt) else 1,
+            numbered=ask.occurrence is not None,
+            retired=over is not None and over.in_run.retired,
+            shared=ask.shared is not None,
+        )
+        claim = Step(
+            key=identity.key,
+            run=book.run.name,
+            attempt=book.attempt,
+            seq=book.position + 1,
+            occurrence=n,
+            upstream="",
+            rule=ask.rule.name,
+            tool="",
+            safe=ask.safe,
+            state=State.PENDING,
+            version=0 if over is None else over.version,
+            fence=1 if over is None else over.fence + 1,
+            owner=self._store.owner,
+            created_at=now,
+            settled_at=None,
+            status=None,
+            size=0,
+            cost_usd=None,
+            in_run=in_run,
+        )
+        book.claiming(claim)
+        handover = self.reserve(ask, claim, How.EXECUTED)
+        return handover, RunPlace(book.run.name, book.attempt, in_run, handover.exchange), claim
+
+    def _as_ask(self, ask: RunAsk, identity: Identity, n: int, place: RunPlace) -> Ask:
+        source = None if ask.shared is None else ask.shared.source(self._exchange)
+        return Ask(identity, ask.rule, ask.safe, False, ask.sending, place, n, source)
+
+    def reserve(self, ask: RunAsk, step: Step, how: How) -> Handover:
+        """For this caller, before anything is awaited."""
+        served = Served(
+            number=0,
+            attempt=ask.book.attempt,
+            fence=step.fence,
+            owner=self._store.owner,
+            credentials=ask.evidence.credentials,
+            tokens=ask.evidence.tokens,
+            how=how,
+            at=self._clock.now(),
+        )
+        return Handover(self._store, ask.book, step.key, ask.book.start(step.key, served))
+
+    async def row(self, ask: RunAsk, step: Step) -> Call:
+        """The row itself. Where it is another by now: Superseded, look again."""
+        call = await self._ledger.get(step.key)
+        if call is None or call.version != step.version:
+            raise Superseded
+        if call.fingerprint != ask.family.fingerprint:
+            raise collision()
+        return call
+
+
+def handing_on(live: Live, handover: Handover) -> Live:
+    handover.follows(live.flight)
+    return replace(live, delivery=handover)
+
+
+def _tried_by(step: Step, attempt: str) -> bool:
+    return step.state is not None and step.attempt == attempt
+
+
+def _landed(book: Book, claim: Step, handover: Handover) -> None:
+    """If it was never claimed, what was reserved for it is free again."""
+    if book.step(claim.key) is claim:
+        book.not_claimed(claim.key)
+        handover.take_back()

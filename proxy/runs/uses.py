@@ -1,0 +1,73 @@
+"""What must be written before a caller is answered: one more use of a call, a problem that it was given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.clock import Clock
+from proxy.core.intent import Call, Entry, evolve
+from proxy.core.run_record import InRun, Receipt
+from proxy.flight import Superseded
+from proxy.ledger import Ledger
+from proxy.runs.book import Book
+from proxy.runs.books import RunBooks
+from proxy.runs.handover import Handover
+from proxy.store.base import Store
+
+
+class Uses:
+    def __init__(self, store: Store, ledger: Ledger, clock: Clock, books: RunBooks) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._clock = clock
+        self._books = books
+        self._actor = f"proxy:{store.owner}"
+
+    async def count(self, call: Call, handover: Handover) -> Call:
+        """One more use, durable. The row as it stands then; raises Superseded where it is another claim's."""
+        fence = call.fence
+        while True:
+            in_run = _in_run(call)
+            used = replace(in_run, uses=in_run.uses + 1)
+            swapped = await self._write(call, used, "used", "one more caller is served by it", handover)
+            if swapped is not None:
+                return swapped
+            call = await self._again(call, fence)
+
+    async def receive(self, call: Call, problem: str, book: Book) -> None:
+        """A problem that this attempt is given counts as received."""
+        fence = call.fence
+        while True:
+            in_run = _in_run(call)
+            if any(r.attempt == book.attempt and r.problem == problem for r in in_run.receipts):
+                return
+            receipt = Receipt(attempt=book.attempt, problem=problem, position=book.position)
+            received = replace(in_run, receipts=(*in_run.receipts, receipt))
+            if await self._write(call, received, "received", f"given to {book.attempt}: {problem}", None):
+                return
+            call = await self._again(call, fence)
+
+    async def _write(
+        self, call: Call, in_run: InRun, event: str, why: str, handover: Handover | None
+    ) -> Call | None:
+        now = self._clock.now()
+        changed = evolve(call, version=call.version + 1, in_run=in_run)
+        entry = Entry(now, self._actor, event, call.state, call.state, why, call.fence)
+        served = None if handover is None else handover.serving()
+        swap = await self._store.swap(changed, entry, expected=call.version, served=served)
+        if not swap.won:
+            return None
+        changed = evolve(changed, seq=swap.seq)
+        self._books.row(changed)
+        return changed
+
+    async def _again(self, call: Call, fence: int) -> Call:
+        present = await self._ledger.get(call.key)
+        if present is None or present.fence != fence:
+            raise Superseded
+        return present
+
+
+def _in_run(call: Call) -> InRun:
+    assert call.in_run is not None  # only calls of runs come here
+    return call.in_run

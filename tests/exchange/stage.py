@@ -288,6 +288,7 @@ class Prepared:
     safe: bool
     body: bytes
     total: float
+    target: bytes = b"/send"
 
     def outgoing(self) -> Outgoing:
         return Outgoing(
@@ -295,7 +296,7 @@ class Prepared:
             host="upstream",
             port=80,
             method="POST",
-            target=b"/send",
+            target=self.target,
             headers=(),
             body=Spool.of(self.body),
             timeouts=Timeouts(total=self.total),
@@ -312,7 +313,7 @@ class Prepared:
             tool="send",
             occurrence=1,
             method="POST",
-            target=b"/send",
+            target=self.target,
             headers=(),
             body=outgoing.body,
         )

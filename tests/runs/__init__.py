@@ -1,0 +1,1 @@
+"""Runs: what an agent asked before is given to it again."""

@@ -14,11 +14,12 @@ from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flying import Flights
-from proxy.front.aside import Aside
-from proxy.front.connection import ConnectionLimits, Listener
+from proxy.front.aside import Aside, price_aside
+from proxy.front.connection import ConnectionLimits
 from proxy.front.door import Door
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
+from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
@@ -87,6 +88,7 @@ class App:
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
         upstream = HttpUpstream(max_header_bytes=limits.headers)
+        aside = Aside()
         flights = Flights(
             store=store,
             ledger=ledger,
@@ -94,6 +96,7 @@ class App:
             clock=clock,
             observer=observer,
             limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
+            price=partial(price_aside, aside),
         )
         exchange = Exchange(store=store, ledger=ledger, flights=flights, clock=clock)
         books = RunBooks(store=store, clock=clock, observer=observer, retention=settings.runs.retention)
@@ -107,7 +110,6 @@ class App:
             observer=observer,
             on_divergence=settings.runs.on_divergence,
         )
-        aside = Aside()
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         lifetimes = lifetimes_in(lambda: watch.current)
         segments = segments_in(lambda: watch.current)

@@ -30,6 +30,7 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.on_defect: Callable[[BaseException], None] | None = None
         self.from_record = False  # the answer came from a shared record and not from the upstream
+        self.cost_usd: float | None = None  # known when it has landed
         self._row: asyncio.Future[Call | None] | None = None
         self._cancels = cancels
         self._sending = False

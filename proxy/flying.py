@@ -10,15 +10,16 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from proxy import faults
 from proxy.asking import Ask, Labels, Live, Source
 from proxy.clock import Clock
 from proxy.core import decide as core
+from proxy.core.cost import READABLE, cost_of
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Event
-from proxy.core.policy import OnDisconnect
+from proxy.core.policy import OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
 from proxy.errors import Refusal, StoreUnavailable
 from proxy.faults import Point
@@ -38,6 +39,17 @@ RECONNECT_PAUSE = 0.1
 MARKING_PATIENCE = 5.0
 
 
+Price: TypeAlias = Callable[[Rule, Capture], Awaitable[float | None]]
+
+
+async def price_now(rule: Rule, capture: Capture) -> float | None:
+    """What a final answer cost."""
+    kept = capture.kept
+    if kept is None or kept.size > READABLE:
+        return None
+    return cost_of(rule, capture.status, capture.headers, kept.whole())
+
+
 class Flights:
     """`by_key` are those that have a name; `on_row` hears of every row of a run that is durable now."""
 
@@ -50,6 +62,7 @@ class Flights:
         clock: Clock,
         observer: Observer,
         limits: CaptureLimits,
+        price: Price = price_now,
     ) -> None:
         self._store = store
         self._ledger = ledger
@@ -57,6 +70,7 @@ class Flights:
         self._clock = clock
         self._observer = observer
         self._limits = limits
+        self._price = price
         self.by_key: dict[bytes, Flight] = {}
         self.on_row: Callable[[Call], None] = lambda call: None
         self.position: Callable[[Call], int] = lambda call: call.seq  # how far its run has come
@@ -257,6 +271,9 @@ class Flights:
 
         kept = capture if judgement.keeps_answer else None
         settlement = self._with_receipt(judgement, call) if call.run else judgement.settlement
+        if intent.rule.cost is not None and settlement.event is Event.ANSWERED and capture.kept is not None:
+            flight.cost_usd = await self._price(intent.rule, capture)
+            settlement = settlement._replace(cost_usd=flight.cost_usd)
         settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
         faults.reach(Point.SETTLED)
         if settled is not None:

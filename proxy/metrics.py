@@ -22,7 +22,7 @@ from prometheus_client.core import (
 
 from proxy import __version__
 from proxy.core.intent import State
-from proxy.observe import Deaf, Sent, Served
+from proxy.observe import DIVERGED, POLLING, Deaf, Sent, Served
 from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -92,6 +92,10 @@ class MetricsObserver(Deaf):
             "semel_saved_usd", "What answers given again would have cost", "upstream", "rule"
         )
         self._spent = _Counter("semel_spent_usd", "What executed calls cost", "upstream", "rule")
+        self._divergences = _Counter("semel_divergences", "Calls held because an attempt left its record")
+        self._polls = _Counter(
+            "semel_suspected_polls", "Replays of one call that look like polling", "upstream", "rule"
+        )
         self._reloads = _Counter("semel_policy_reloads", "Policy reloads", "result")
         self._call_seconds = _Histogram(
             "semel_call_seconds",
@@ -113,6 +117,8 @@ class MetricsObserver(Deaf):
             self._saved,
             self._spent,
             self._problems,
+            self._divergences,
+            self._polls,
             self._reloads,
         )
         self._registry = CollectorRegistry(auto_describe=False)
@@ -140,6 +146,12 @@ class MetricsObserver(Deaf):
 
     def reloaded(self, *, good: bool, detail: str) -> None:
         self._reloads.values[("good" if good else "bad",)] += 1
+
+    def noted(self, event: str, **fields: object) -> None:
+        if event == DIVERGED:
+            self._divergences.values[()] += 1
+        elif event == POLLING:
+            self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
 
     def render(self, census: Census | None, now: float) -> bytes:
         """`census` is None when the store does not answer: the rest is shown all the same."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+# Events that are counted beside being told.
+DIVERGED, POLLING = "diverged", "looks-like-polling"
+
 
 class Served(NamedTuple):
     """One request answered, whoever answered it. Labels are bounded; `call` and `target` are for the log."""

@@ -169,6 +169,7 @@ class Settlement(NamedTuple):
     doubt: Doubt | None = None
     ttl: float | None = None
     receipt: Receipt | None = None  # in a run: the problem that the caller is given
+    cost_usd: float | None = None
 
 
 VERDICT_EVENTS = {
@@ -213,6 +214,7 @@ def settle(
         unresolved=False,
         settled_at=now,
         expires_at=None if settlement.ttl is None else now + settlement.ttl,
+        cost_usd=settlement.cost_usd,
         in_run=_received(call, settlement),
     )
 

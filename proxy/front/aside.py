@@ -10,6 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple
 
+from proxy.core.cost import READABLE, cost_of
+from proxy.core.policy import Rule
+from proxy.stream import Capture
+
 A = TypeVarTuple("A")
 T = TypeVar("T")
 
@@ -29,3 +33,17 @@ class Aside:
     def close(self) -> None:
         """What is under way ends in its own time; nobody waits for it any more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+# What is read this fast makes nobody wait.
+READ_AT_ONCE = 64 * 1024
+
+
+async def price_aside(aside: Aside, rule: Rule, capture: Capture) -> float | None:
+    """What a final answer cost; a long one is read beside the loop."""
+    kept = capture.kept
+    if kept is None or kept.size > READABLE:
+        return None
+    if kept.size <= READ_AT_ONCE:
+        return cost_of(rule, capture.status, capture.headers, kept.whole())
+    return await aside.run(cost_of, rule, capture.status, capture.headers, kept.whole())

@@ -56,6 +56,7 @@ class _Tale:
     call: str = ""
     problem: str = ""
     own: bool = False
+    cost_usd: float | None = None
     delivered: bool = False
 
 
@@ -213,6 +214,7 @@ class Handler:
                 return writer.whole(capture.status, headers, whole)
             return await writer.stream(capture.status, headers, live.reader.parts())
         finally:
+            tale.cost_usd = live.flight.cost_usd
             live.leave()
 
     async def _replay(
@@ -222,6 +224,7 @@ class Handler:
         if codings(answer.headers):
             answer = await suited(answer, request, self._aside)
         tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
+        tale.cost_usd = replayed.call.cost_usd
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)
 
@@ -266,6 +269,7 @@ class Handler:
                 seconds=seconds,
                 size=writer.size,
                 delivered=tale.delivered,
+                cost_usd=tale.cost_usd or 0.0,
             )
         )
 

@@ -23,7 +23,7 @@ from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
 from proxy.ledger import Ledger
-from proxy.observe import Observer
+from proxy.observe import DIVERGED, Observer
 from proxy.refusals import diverged, in_progress
 from proxy.runs.book import Book
 from proxy.runs.books import RunBooks
@@ -144,7 +144,7 @@ class RunAsking:
                 await self._pause(book, seconds)
                 return False
             case Hold(unasked):
-                self._observer.noted("diverged", run=book.run.name, unasked=len(unasked))
+                self._observer.noted(DIVERGED, run=book.run.name, unasked=len(unasked))
                 await self._books.note(book, "diverged", f"held: {_told(book, unasked)}")
                 raise diverged(book.run.name, [book.step(bytes.fromhex(row.id)) for row in unasked])
             case _:

@@ -21,7 +21,7 @@ from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
 from proxy.ledger import Ledger
-from proxy.observe import Observer
+from proxy.observe import POLLING, Observer
 from proxy.refusals import in_doubt, recorded_problem
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import Claiming, RunAsk, handing_on
@@ -130,7 +130,7 @@ class FromRecord:
         ask.book.replayed_at[step.key] = kept
         if polls:
             told = {"upstream": step.upstream, "rule": step.rule, "call": step.id}
-            self._observer.noted("looks-like-polling", run=ask.book.run.name, **told)
+            self._observer.noted(POLLING, run=ask.book.run.name, **told)
 
     async def _join(self, ask: RunAsk, chosen: _Chosen, deadline: float) -> Reply | None:
         """Somebody is sending it: get what that caller gets."""

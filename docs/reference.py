@@ -17,6 +17,7 @@ from pathlib import Path
 
 from proxy import cli
 from proxy.core.intent import TRANSITIONS
+from proxy.core.prices import MOST_TOKENS, PRICES, READ_ON
 from proxy.policy_file import schema
 from proxy.policy_file.fields import Field, Level
 from proxy.problem import PROBLEMS, Problem
@@ -110,6 +111,31 @@ def refused_keys(levels: Sequence[Level]) -> str:
         if is_refused(level, field, levels)
     ]
     return ", ".join(names) + ".\n"
+
+
+# ---- what models cost ----
+
+
+def model_prices() -> str:
+    sources = dict.fromkeys(price.source for price in PRICES.values())
+    rows = [
+        (
+            code(model),
+            *(
+                "" if each is None else str(each)
+                for each in (price.input, price.cached, price.written, price.written_long, price.output)
+            ),
+            "" if price.up_to == MOST_TOKENS else f"{price.up_to:,}",
+            price.mark,
+        )
+        for model, price in PRICES.items()
+    ]
+    titles = ("model", "input", "cached", "written", "for longer", "output", "prompts up to", "mark")
+    words = (
+        f"As of {READ_ON}. Marked V: read in the vendor's own pages. Marked S: read in other public lists "
+        f"that agree with each other. Where to check: {' and '.join(f'<{source}>' for source in sources)}."
+    )
+    return f"{words}\n\n{table(titles, rows)}"
 
 
 # ---- the state machine ----
@@ -206,6 +232,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
 PARTS = (
     Part(document=DOCS / "policies.md", name="policy keys", draw=lambda: keys(schema.LEVELS)),
     Part(document=DOCS / "policies.md", name="refused keys", draw=lambda: refused_keys(schema.LEVELS)),
+    Part(document=DOCS / "policies.md", name="model prices", draw=model_prices),
     Part(document=DOCS / "settings.md", name="settings", draw=lambda: keys(SETTINGS_LEVELS)),
     Part(document=DOCS / "settings.md", name="refused settings", draw=lambda: refused_keys(SETTINGS_LEVELS)),
     Part(document=DOCS / "states.md", name="state diagram", draw=state_diagram),

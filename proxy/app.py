@@ -17,6 +17,8 @@ from proxy.flying import Flights
 from proxy.front.aside import Aside, price_aside
 from proxy.front.connection import ConnectionLimits
 from proxy.front.door import Door
+from proxy.front.forward import ForwardProxy
+from proxy.front.forwarded import OwnPlaces
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
@@ -87,7 +89,8 @@ class App:
         )
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
-        upstream = HttpUpstream(max_header_bytes=limits.headers)
+        own = OwnPlaces()
+        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
         aside = Aside()
         flights = Flights(
             store=store,
@@ -114,6 +117,7 @@ class App:
         lifetimes = lifetimes_in(lambda: watch.current)
         segments = segments_in(lambda: watch.current)
         desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes, segments=segments)
+        door = Door(None if settings.auth is None else settings.auth.tokens)
         handler = Handler(
             exchange=exchange,
             runs=runs,
@@ -126,7 +130,18 @@ class App:
                 store=store, metrics=metrics, api=Api(desk, settings.listen), limits=request_limits
             ),
             aside=aside,
-            door=Door(None if settings.auth is None else settings.auth.tokens),
+            door=door,
+            forward=ForwardProxy(
+                state=settings.state,
+                unknown=settings.forward.unknown,
+                policies=lambda: watch.current,
+                door=door,
+                own=own,
+                dialer=upstream,
+                aside=aside,
+                observer=observer,
+                max_header_bytes=limits.headers,
+            ),
         )
         listener = Listener(
             handler,
@@ -140,6 +155,7 @@ class App:
             listener, listen.host, listen.port, backlog=BACKLOG
         )
         port = server.sockets[0].getsockname()[1]
+        own.listen_at([socket.getsockname()[:2] for socket in server.sockets])
         if settings.reload:
             watch.start()
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))

@@ -14,6 +14,7 @@ from proxy.core.headers import Headers
 
 CONTENT_TYPE = b"application/problem+json"
 _CHALLENGE: Headers = ((b"WWW-Authenticate", b'Semel-Token realm="semel"'),)  # RFC 9110 wants one with 401
+_PROXY_CHALLENGE: Headers = ((b"Proxy-Authenticate", b'Basic realm="semel"'),)
 _NO_RETRY: Headers = ((b"x-should-retry", b"false"), (b"stripe-should-retry", b"false"))
 
 
@@ -68,13 +69,27 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
 }
 
 
-def problem_of(refusal: errors.Refusal) -> Problem:
-    return PROBLEMS[type(refusal)]
+# What the forward proxy says otherwise: clients of proxies know these.
+FORWARD: dict[type[errors.Refusal], Problem] = {
+    errors.Unauthorized: Problem(
+        "unauthorized",
+        407,
+        "Missing or wrong token",
+        advice="Behind a proxy variable it is the password: HTTPS_PROXY=http://RUN:TOKEN@HOST:PORT.",
+        headers=_PROXY_CHALLENGE,
+    ),
+    errors.UnknownUpstream: Problem("unknown-upstream", 403, "No such upstream"),
+}
 
 
-def render(refusal: errors.Refusal) -> tuple[int, Headers, bytes]:
-    """Status, headers and body of semel's own answer."""
-    problem = problem_of(refusal)
+def problem_of(refusal: errors.Refusal, *, forward: bool = False) -> Problem:
+    kind = type(refusal)
+    return FORWARD[kind] if forward and kind in FORWARD else PROBLEMS[kind]
+
+
+def render(refusal: errors.Refusal, *, forward: bool = False) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of semel's own answer. `forward`: to a client of the forward proxy."""
+    problem = problem_of(refusal, forward=forward)
     members = {
         "type": f"urn:semel:{problem.name}",
         "title": problem.title,

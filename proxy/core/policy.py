@@ -276,17 +276,24 @@ class PolicySet:
     """All upstreams by name. Replaced whole on reload, so a request sees one consistent set."""
 
     upstreams: dict[str, Upstream] = field(default_factory=dict)
-    _places: dict[tuple[str, int], Upstream] = field(init=False, repr=False, compare=False)
+    _places: dict[tuple[str, int], tuple[Upstream, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        places = {place: upstream for upstream in self.upstreams.values() for place in upstream.places}
-        object.__setattr__(self, "_places", places)
+        """Who names a host has it, the last one of several; else all have it whose base_url is there."""
+        upstreams = self.upstreams.values()
+        places = {place: (upstream,) for upstream in upstreams if upstream.hosts for place in upstream.places}
+        bases: dict[tuple[str, int], tuple[Upstream, ...]] = {}
+        for upstream in upstreams:
+            if not upstream.hosts:
+                (place,) = upstream.places
+                bases[place] = (*bases.get(place, ()), upstream)
+        object.__setattr__(self, "_places", bases | places)
 
-    def at(self, host: str, port: int) -> Upstream | None:
+    def at(self, host: str, port: int) -> tuple[Upstream, ...]:
         """Whose host this is. The nearest entry counts: the host itself, then `*.` from the left."""
-        found = self._places.get((host, port))
+        found = self._places.get((host, port), ())
         rest = host
-        while found is None and "." in rest:
+        while not found and "." in rest:
             rest = rest.partition(".")[2]
-            found = self._places.get((f"*.{rest}", port))
+            found = self._places.get((f"*.{rest}", port), ())
         return found

@@ -7,29 +7,29 @@ parsed, writes that go straight to the transport, and an end for callers who nev
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import socket
-import struct
-import sys
-import termios
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from aiohttp import StreamReader, http_parser
-from aiohttp.web import BaseRequest, Server, StreamResponse
+from aiohttp import StreamReader
+from aiohttp.web import BaseRequest, StreamResponse
 
+from proxy.asking import Delivery
 from proxy.core.headers import Headers
 from proxy.errors import BadRequest, HeadersTooLarge, InternalError, Overloaded, Refusal
-from proxy.front.turns import HttpRequest, Turns
+from proxy.front.forwarded import Inside
+from proxy.front.sockets import not_taken, reset
+from proxy.front.tunnel import Tunnel
+from proxy.front.turns import AlreadyWritten, HttpRequest, Turns
 from proxy.problem import render
+
+if TYPE_CHECKING:
+    from proxy.front.listener import Listener
 
 _END_OF_HEAD = b"\r\n\r\n"
 # A caller who has not taken a byte of what is written for it for so long never will.
 STALLED = 300.0
 # Longer replies are written at once: what waits is memory.
 WRITTEN_SOON = 16 * 1024
-_RESET = struct.pack("ii", 1, 0)  # linger for no time: what is unsent is dropped, RST instead of FIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,48 +37,6 @@ class ConnectionLimits:
     connections: int = 2000
     header_timeout: float = 15.0
     headers: int = 64 * 1024
-
-
-def require_c_parser() -> None:
-    """Smuggling defects of the past sat in the pure-Python parser: do not run on it."""
-    if getattr(http_parser, "HttpRequestParserC", None) is not http_parser.HttpRequestParser:
-        raise RuntimeError("aiohttp's C extension is missing: install a wheel of aiohttp with extensions")
-
-
-class Listener(Server):
-    """Makes a Connection for every client and counts them."""
-
-    def __init__(self, handler: Any, *, limits: ConnectionLimits, refused: Any) -> None:  # noqa: ANN401
-        require_c_parser()
-        super().__init__(handler, handler_cancellation=True)
-        self.handler = handler
-        self.limits = limits
-        self.refused = refused  # told of every refusal that never became a request
-        self._to_flush: list[Connection] = []
-
-    def flush_soon(self, connection: Connection) -> None:
-        if not self._to_flush:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._to_flush.append(connection)
-
-    def _flush(self) -> None:
-        connections, self._to_flush = self._to_flush, []
-        for connection in connections:
-            connection.flush()
-
-    def __call__(self) -> Connection:
-        return Connection(
-            self,
-            loop=asyncio.get_running_loop(),
-            access_log=None,
-            auto_decompress=False,
-            keepalive_timeout=75.0,
-            lingering_time=2.0,
-            # Ours is the bound that counts; aiohttp's must not come first with words of its own.
-            max_line_size=self.limits.headers,
-            max_field_size=self.limits.headers,
-            max_headers=1000,
-        )
 
 
 class Connection(Turns):
@@ -95,12 +53,23 @@ class Connection(Turns):
         "_unsent",
         "_write_timer",
         "closing",
+        "handed_over",
+        "inside",
         "limits",
+        "tunnel",
     )
 
-    def __init__(self, listener: Listener, **settings: Any) -> None:  # noqa: ANN401 (aiohttp's)
+    def __init__(
+        self,
+        listener: Listener,
+        inside: Inside | None,
+        **settings: Any,  # noqa: ANN401 (aiohttp's)
+    ) -> None:
         super().__init__(listener, listener.handler, **settings)
         self._listener = listener
+        self.inside = inside  # what the CONNECT said that it came through
+        self.tunnel: Tunnel | None = None  # what it has become
+        self.handed_over: Delivery | None = None  # the last answer, until the next request comes
         self.limits = listener.limits
         self._reading_head = True
         self._from_first_byte = True  # the head that is awaited or being read, that is
@@ -118,7 +87,7 @@ class Connection(Turns):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if len(self._listener.connections) > self.limits.connections:
+        if self.inside is None and len(self._listener.connections) > self.limits.connections:
             self._refuse(
                 Overloaded(f"More than {self.limits.connections} connections; try again in a moment.")
             )
@@ -127,6 +96,8 @@ class Connection(Turns):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closing = True
+        if exc is not None and self.handed_over is not None:
+            self.handed_over.abandoned()
         super().connection_lost(exc)
         self._stop_timer()
         self._stop_write_timer()
@@ -165,11 +136,14 @@ class Connection(Turns):
 
     def request_started(self) -> None:
         self._reading_head = False
+        self.handed_over = None
         self._stop_timer()
 
     def request_ended(self, content: StreamReader) -> None:
         """What comes next is a head, unless the body is still arriving (it is drained, then the connection
         ends) or the next head is already here and what comes is its body."""
+        if self.transport is None:  # gone, or somebody else's
+            return
         all_is_its_own = self._head_watched and self._behind_head == content.total_bytes
         self._head_watched, self._from_first_byte = False, True
         self._head_size, self._head_tail = 0, b""
@@ -233,7 +207,7 @@ class Connection(Turns):
         """What aiohttp could not parse, and what we did not foresee."""
         refusal: Refusal
         if isinstance(exc, ConnectionError):  # the client has left, or was cut off: nobody to tell
-            return cast("StreamResponse", _AlreadyWritten(status))
+            return cast("StreamResponse", AlreadyWritten(status))
         if status == 400:
             refusal = BadRequest(f"The request is malformed: {str(message or exc).splitlines()[0][:200]}")
         else:
@@ -242,7 +216,42 @@ class Connection(Turns):
         rendered, headers, body = render(refusal)
         self._write_closing(rendered, headers, body)
         self._listener.refused(refusal)
-        return cast("StreamResponse", _AlreadyWritten(rendered))
+        return cast("StreamResponse", AlreadyWritten(rendered))
+
+    # ---- becoming something else ----
+
+    def hand_over(self, protocol: asyncio.Protocol) -> bytes:
+        """What comes from now on is for another protocol. Returns what came behind the last head."""
+        assert self.transport is not None
+        self.flush()
+        self._stop_timer()
+        behind, self._message_tail, self._upgraded = self._message_tail, b"", False
+        self.transport.set_protocol(protocol)
+        if self._buffer_paused:
+            self._resume_reading_for_buffer()
+        return behind
+
+    def succeeded_by(self, inside: Inside) -> Connection:
+        """Another one takes this one's place, and counts instead of it."""
+        self._listener.forget(self)
+        if self._keepalive_handle is not None:
+            self._keepalive_handle.cancel()
+        self.transport, self._force_close = None, True
+        return self._listener.connection(inside)
+
+    def reached_at(self) -> tuple[str, int] | None:
+        """The address at which this client found us."""
+        name = None if self.transport is None else self.transport.get_extra_info("sockname")
+        return (name[0], name[1]) if isinstance(name, tuple) else None
+
+    def is_at_head(self) -> bool:
+        """Not a byte has come behind the head of the present request."""
+        return self._head_watched and not self._behind_head
+
+    def close(self) -> None:
+        super().close()
+        if self.tunnel is not None:
+            self.tunnel.end()
 
     # ---- leaving ----
 
@@ -299,15 +308,15 @@ class Connection(Turns):
         self._stop_write_timer()
         if transport.get_write_buffer_size():
             self._write_timer = self._loop.call_later(
-                STALLED, self._look_again, transport, _not_taken(transport)
+                STALLED, self._look_again, transport, not_taken(transport)
             )
 
-    def _look_again(self, transport: asyncio.Transport, not_taken: int) -> None:
-        if _not_taken(transport) < not_taken:
+    def _look_again(self, transport: asyncio.Transport, before: int) -> None:
+        if not_taken(transport) < before:
             self._watch_writing(transport)
         else:
             self.closing = True
-            _reset(transport)
+            reset(transport)
 
     def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
@@ -319,33 +328,4 @@ class Connection(Turns):
         and to all without a length or chunks, a plain end is the end of the answer."""
         self.closing = True
         if self.transport is not None:
-            _reset(self.transport)
-
-
-def _not_taken(transport: asyncio.Transport) -> int:
-    """Bytes that wait here or in the kernel: it takes more from us only when much of its buffer is free."""
-    waiting = bytearray(4)
-    with contextlib.suppress(OSError, ValueError):  # a system that does not tell, a socket that is gone
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, waiting)
-    return transport.get_write_buffer_size() + int.from_bytes(waiting, sys.byteorder)
-
-
-def _reset(transport: asyncio.Transport) -> None:
-    with contextlib.suppress(OSError):  # the client was faster
-        client = transport.get_extra_info("socket")
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    transport.abort()
-
-
-class _AlreadyWritten:
-    keep_alive = False
-    body_length = 0
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-    async def prepare(self, request: BaseRequest) -> None:
-        """Nothing to do."""
-
-    async def write_eof(self) -> None:
-        """Nothing to do."""
+            reset(self.transport)

@@ -14,13 +14,14 @@ from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers
 from proxy.core.policy import PolicySet
-from proxy.errors import BadRequest, Refusal
+from proxy.errors import Refusal
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
-from proxy.front.address import OwnAddress, parse_target
+from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.door import Door, Visitor
+from proxy.front.forward import ForwardProxy
 from proxy.front.in_run import enter
 from proxy.front.incoming import (
     Incoming,
@@ -36,6 +37,7 @@ from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
 from proxy.front.suited import suited
 from proxy.front.turns import HttpRequest
+from proxy.front.upgrade import asked_protocol
 from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
 from proxy.runs.asking import RunAsking
@@ -57,6 +59,7 @@ class _Tale:
     problem: str = ""
     own: bool = False
     cost_usd: float | None = None
+    forward: bool = False  # asked of the forward proxy
     delivered: bool = False
 
 
@@ -74,6 +77,7 @@ class Handler:
         own_pages: OwnPages,
         aside: Aside,
         door: Door,
+        forward: ForwardProxy,
     ) -> None:
         self._exchange = exchange
         self._runs = runs
@@ -82,6 +86,7 @@ class Handler:
         self._namer = Namer(secret=secret, body_limit=limits.body, aside=aside)
         self._aside = aside
         self._door = door
+        self._forward = forward
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -107,25 +112,37 @@ class Handler:
     ) -> Written:
         connection.check_head(request)
         check_protocol(request)
-        address = parse_target(request.raw_path)
+        if request.method == "CONNECT":
+            return await self._connect(request, connection, writer, tale)
+        if connection.inside is None and request.raw_path[:1] == "/":
+            address = parse_target(request.raw_path)
+        else:
+            address = self._forward.address(request, connection)
+            tale.forward = isinstance(address, UpstreamAddress) and address.place is not None
         told = said_to_semel(request.raw_headers)
         if isinstance(address, OwnAddress):
             tale.own = True
             visitor = self._door.for_own_page(address.path, told.speaker.token)
             answer = Produced(*await self._own_pages(request, address.path, visitor))
             return await _write(writer, answer, answer.headers)
-        if "Upgrade" in request.headers and request.headers["Upgrade"].lower() == "websocket":
-            raise BadRequest("Upgrades are not supported yet: call the upstream directly.")
+        protocol = asked_protocol(request) if "Upgrade" in request.headers else ""
         speaker = agree(told.speaker, address.speaker)
         visitor = self._door.for_calls(speaker.token)
         policies = self._policies()
-        upstream = find_upstream(policies, address)
+        if address.place is None:
+            upstream = find_upstream(policies, address)
+        else:
+            address, upstream = self._forward.reach(policies, address)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
         entered = await enter(self._books, visitor.tenant, speaker, upstream) if speaker.run else None
         incoming = tale.incoming = await understand(
             request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered
         )
+        if protocol:
+            if entered is not None:
+                await self._books.passed(entered.book, "upgrade")
+            return await self._switch(protocol, incoming, connection, writer, tale)
         if incoming.ask is None:
             if entered is not None:
                 await self._books.passed(entered.book, f"rule {incoming.match.rule.name}")
@@ -176,6 +193,28 @@ class Handler:
             connection = request.protocol
             assert isinstance(connection, Connection)
             connection.handed_over = delivery
+        return written
+
+    # ---- what is no call ----
+
+    async def _connect(
+        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
+    ) -> Written:
+        """What comes out of it are requests of their own, or bytes that semel does not read."""
+        tale.forward = tale.own = True  # what comes of it is told where it happens, a refusal here
+        writer.is_last()
+        try:
+            return await self._forward.connect(request, connection)
+        except Refusal:
+            tale.own = False
+            raise
+
+    async def _switch(
+        self, protocol: str, incoming: Incoming, connection: Connection, writer: ReplyWriter, tale: _Tale
+    ) -> Written:
+        tale.status = "passed"
+        self._observer.noted("upgrade", upstream=incoming.upstream.name, protocol=protocol)
+        tale.code, written = await self._forward.switch(protocol, incoming, connection, writer)
         return written
 
     # ---- the four kinds of answer ----
@@ -241,7 +280,7 @@ class Handler:
         raise ConnectionResetError("cut off") from error
 
     def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: _Tale) -> Written:
-        status, headers, body = render(refusal)
+        status, headers, body = render(refusal, forward=tale.forward)
         tale.status, tale.code, tale.problem = "refused", status, problem_of(refusal).name
         return writer.whole(status, headers, body)
 

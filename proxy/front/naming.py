@@ -97,7 +97,8 @@ class Namer:
         """Everything that a name can depend on, as it came; Semel-Occurrence is among the headers."""
         address, body = request.address, request.body
         whose = f"{request.tenant} {request.origin} {request.pin}"
-        target = f"{whose} {request.method} {address.upstream} {address.raw_path}".encode()
+        where = address.upstream if address.place is None else address.upstream + " " + address.place.origin
+        target = f"{whose} {request.method} {where} {address.raw_path}".encode()
         query = b"" if address.query is None else b"?" + address.query.encode()
         whole = body.whole() if body is not None else b""
         parts = (target, query, whole, *chain.from_iterable(request.headers))
@@ -144,6 +145,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         body=_readable(headers, request.body, body_limit) if readable is None else readable,
         occurrence=request.occurrence,
         credentials=upstream.credentials,
+        host="" if address.place is None else address.place.origin,
     )
     if not request.origin:
         return Named(match, safe, identify(asked, rule, secret))

@@ -53,6 +53,10 @@ class ReplyWriter:
         self.known_stream = False  # its reader knows the end when it sees it
         self.begun = False  # something was written: from now on nobody else's words may follow
 
+    def is_last(self) -> None:
+        """Nothing on this connection is to be read after it."""
+        self._wants_more = self._keep_alive = False
+
     def request_is_read(self) -> None:
         self._keep_alive = self._wants_more
 

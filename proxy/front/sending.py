@@ -55,7 +55,8 @@ class Sending(NamedTuple):
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
-        forwarded = [(b"Host", upstream.authority)]
+        place = address.place or upstream
+        forwarded = [(b"Host", place.authority)]
         framed = body is None
         for pair in end_to_end(self.headers):
             name = pair[0].lower()
@@ -66,11 +67,11 @@ class Sending(NamedTuple):
             forwarded.append((b"Content-Length", b"%d" % body.size))
         query = "" if address.query is None else f"?{address.query}"
         outgoing = Outgoing(
-            scheme=upstream.scheme,
-            host=upstream.host,
-            port=upstream.port,
+            scheme=place.scheme,
+            host=place.host,
+            port=place.port,
             method=self.method,
-            target=f"{upstream.base_path}{address.raw_path}{query}".encode(),
+            target=f"{place.base_path}{address.raw_path}{query}".encode(),
             headers=tuple(forwarded),
             body=body,
             timeouts=upstream.timeouts,

@@ -140,3 +140,19 @@ class Turns(web_protocol.RequestHandler):
         self._next_keepalive_close_time = closing_at
         if self._keepalive_handle is None:
             self._keepalive_handle = self._loop.call_at(closing_at, self._process_keepalive)
+
+
+class AlreadyWritten:
+    """What aiohttp gets back where there is nothing left to do."""
+
+    keep_alive = False
+    body_length = 0
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    async def prepare(self, request: BaseRequest) -> None:
+        """Nothing to do."""
+
+    async def write_eof(self) -> None:
+        """Nothing to do."""

@@ -1,7 +1,8 @@
 """From sources to a PolicySet: the whole set, or all mistakes of all files.
 
 A source is the word `presets`, a file or a directory. Later sources win: an upstream named again replaces
-the earlier one whole. Within one source the same name twice is a mistake: nobody could say which wins.
+the earlier one whole, and a host named again belongs to the later upstream. Within one source the same name
+or host twice is a mistake: nobody could say which wins.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
-from proxy.policy_file.nodes import Scalar, compose
+from proxy.policy_file.nodes import Items, Scalar, compose
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
 
@@ -41,7 +42,9 @@ def load_policies(sources: Sequence[str | Path], *, presets: Path | None = None)
     loader = _Loader(presets if presets is not None else presets_directory())
     upstreams: dict[str, Upstream] = {}
     for source in sources:
-        upstreams.update(loader.source(source))
+        for name, upstream in loader.source(source).items():
+            upstreams.pop(name, None)  # its place in the order too: later ones win the hosts they name
+            upstreams[name] = upstream
     if len(loader.log):
         raise PolicyMistakes(loader.log.noted)
     return PolicySet(upstreams)
@@ -83,6 +86,7 @@ class _Loader:
     def source(self, source: str | Path) -> dict[str, Upstream]:
         found: dict[str, Upstream] = {}
         places: dict[str, Place] = {}
+        claims: dict[tuple[str, int], Place] = {}
         for path in self._files(source):
             draft, section = self._draft(path)
             if section is None:
@@ -100,7 +104,21 @@ class _Loader:
                 places[name] = at
                 if upstream:
                     found[name] = upstream
+                    if upstream.hosts:
+                        self._claim(upstream, section, claims)
         return found
+
+    def _claim(self, upstream: Upstream, section: Section, claims: dict[tuple[str, int], Place]) -> None:
+        """One host, one upstream: the forward proxy has nothing else to tell them by."""
+        for place, at in zip(upstream.places, _host_nodes(section, len(upstream.places)), strict=True):
+            first = claims.setdefault(place, at)
+            if first is not at:
+                self.log.add(
+                    at,
+                    f"the host {place[0]}:{place[1]} belongs to the upstream in {first} already: one host, "
+                    "one upstream. Put the rules into one file, give them different 'hosts', or put the one "
+                    "that is to win into a later source",
+                )
 
     def _files(self, source: str | Path) -> list[Path]:
         is_presets = source == PRESETS
@@ -207,6 +225,14 @@ def _merged(own: _Draft, preset: _Draft) -> _Draft:
     replaced = {rule.name for rule in own.rules}
     rules = own.rules + tuple(rule for rule in preset.rules if rule.name not in replaced)
     return _Draft(values, rules, incomplete=own.incomplete or preset.incomplete)
+
+
+def _host_nodes(section: Section, count: int) -> list[Place]:
+    """Where each host is named: its own line, or the line that takes them from a preset."""
+    own = section.nodes.get("hosts")
+    if isinstance(own, Items) and len(own.items) == count:
+        return [item.at for item in own.items]
+    return [section.nodes["extends"].at if "extends" in section.nodes else section.at] * count
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -7,6 +7,7 @@ no write was ever called. From the first write on, whatever is not a complete an
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import socket
 import ssl
@@ -16,6 +17,7 @@ from typing import TypeAlias
 
 from proxy import faults
 from proxy.core.headers import is_event_stream
+from proxy.core.policy import Timeouts
 from proxy.faults import Point
 from proxy.spool import Spool
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
@@ -54,8 +56,11 @@ class HttpUpstream:
         clock: Callable[[], float] = time.monotonic,
         ssl_context: ssl.SSLContext | None = None,
         max_header_bytes: int = 64 * 1024,
+        leads_back: Callable[[object, object], bool] = lambda _peer, _local: False,
     ) -> None:
+        """`leads_back`: whether a connection between these two socket addresses ends at semel itself."""
         self._clock = clock
+        self._leads_back = leads_back
         self._ssl_context = ssl_context
         self._max_header_bytes = max_header_bytes
         self._idle: dict[Origin, list[Connection]] = {}
@@ -72,7 +77,7 @@ class HttpUpstream:
             try:
                 connection = await self._connect(out)
             except (OSError, UnicodeError) as error:
-                return NotSent(_why_no_connection(error, out))
+                return NotSent(_why_no_connection(error, out.host, out.port, out.timeouts))
         if self._closed:
             connection.abort()
             return NotSent("semel is shutting down")
@@ -136,22 +141,40 @@ class HttpUpstream:
 
     async def _connect(self, out: Outgoing) -> Connection:
         """DNS, TCP and TLS. Whatever is raised here is raised before a byte of a request was written."""
-        loop = asyncio.get_running_loop()
-        tls = out.scheme == "https"
-        connection = Connection(loop, self._clock, self._max_header_bytes)
+        connection = Connection(asyncio.get_running_loop(), self._clock, self._max_header_bytes)
         try:
-            async with asyncio.timeout(min(out.timeouts.connect, out.timeouts.total)):
-                await loop.create_connection(
-                    lambda: connection,
-                    out.host,
-                    out.port,
-                    ssl=self._tls() if tls else None,
-                    server_hostname=out.host if tls else None,
-                )
+            await self._open(out.scheme, out.host, out.port, out.timeouts, connection)
         except BaseException:
             connection.abort()
             raise
         return connection
+
+    async def dial(
+        self, scheme: str, host: str, port: int, timeouts: Timeouts, protocol: asyncio.Protocol
+    ) -> NotSent | None:
+        """A connection for a protocol of the caller's own; None if it is there. Never pooled, and the
+        caller's to close."""
+        try:
+            await self._open(scheme, host, port, timeouts, protocol)
+        except (OSError, UnicodeError) as error:
+            return NotSent(_why_no_connection(error, host, port, timeouts))
+        return None
+
+    async def _open(
+        self, scheme: str, host: str, port: int, timeouts: Timeouts, protocol: asyncio.Protocol
+    ) -> None:
+        tls = scheme == "https"
+        async with asyncio.timeout(min(timeouts.connect, timeouts.total)):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: protocol,
+                host,
+                port,
+                ssl=self._tls() if tls else None,
+                server_hostname=host if tls else None,
+            )
+        if self._leads_back(transport.get_extra_info("peername"), transport.get_extra_info("sockname")):
+            transport.abort()
+            raise OSError(errno.ELOOP, "that is semel itself, and the call would go round for ever")
 
     def _tls(self) -> ssl.SSLContext:
         if self._ssl_context is None:
@@ -230,18 +253,18 @@ async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop
     return bool(chunk)
 
 
-def _why_no_connection(error: OSError | UnicodeError, out: Outgoing) -> str:
+def _why_no_connection(error: OSError | UnicodeError, host: str, port: int, timeouts: Timeouts) -> str:
     """For people: which host, and what is wrong with it."""
-    place = f"{out.host}:{out.port}"
+    place = f"{host}:{port}"
     match error:
         case TimeoutError():
-            return f"no connection to {place} within {min(out.timeouts.connect, out.timeouts.total):g} s"
+            return f"no connection to {place} within {min(timeouts.connect, timeouts.total):g} s"
         case ssl.SSLCertVerificationError():
             return f"the certificate of {place} was not accepted: {error.verify_message}"
         case ssl.SSLError():
             return f"the TLS handshake with {place} failed: {error.reason or error}"
         case socket.gaierror() | UnicodeError():
-            return f"the name {out.host} could not be resolved: {getattr(error, 'strerror', None) or error}"
+            return f"the name {host} could not be resolved: {getattr(error, 'strerror', None) or error}"
         case ConnectionRefusedError():
             return f"{place} refused the connection"
         case _:

@@ -117,7 +117,7 @@ async def test_one_bad_file_holds_back_the_good_ones(watched: Watched) -> None:
 
 async def test_files_appear_and_disappear(watched: Watched) -> None:
     watch = watched.watch()
-    write(watched.own / "other.yml", name="other")
+    write(watched.own / "other.yml", name="other", host="other.example")
     assert await watch.check_now()
     assert set(hosts(watch)) == {"mail", "other"}
     (watched.own / "mail.yaml").unlink()

@@ -8,7 +8,6 @@ from __future__ import annotations
 # (level, key) of policy files, see schema.py and clauses.py.
 POLICIES = frozenset(
     {
-        ("upstream", "hosts"),
         ("upstream", "protocol"),
         ("upstream", "inject"),
         ("match", "tool"),
@@ -30,7 +29,6 @@ SETTINGS = frozenset(
         ("settings", "tls"),
         ("settings", "workers"),
         ("settings", "encryption"),
-        ("forward", "unknown"),
         ("runs", "retention"),
         ("runs", "on_divergence"),
         ("owners", "heartbeat"),

@@ -170,6 +170,8 @@ class Interception:
         if len(self._told) > TOLD_HOSTS:
             self._told.popitem(last=False)
         reason = error.reason if isinstance(error, ssl.SSLError) else str(error)
+        if isinstance(error, TimeoutError):
+            reason = "the handshake took too long"
         self._observer.noted(
             "tls-not-agreed",
             host=host,

@@ -8,7 +8,8 @@ from proxy.front.tunnel import End, Tunnel
 
 def tunnel_from(connection: Connection, upstream: End) -> Tunnel:
     client = End()
-    client.transport = connection.transport
+    if connection.transport is not None:
+        client.stand_at(connection.transport)
     return Tunnel(client, upstream, connection.connection_lost)
 
 

@@ -19,11 +19,16 @@ class End(asyncio.Protocol):
         self.other: End | None = None
         self.size = 0  # of what came in here
         self.at_end = False
+        self._tls = False
         self._early = bytearray()  # what came before there was a tunnel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.pause_reading()
+        self.stand_at(cast("asyncio.Transport", transport)).pause_reading()
+
+    def stand_at(self, transport: asyncio.Transport) -> asyncio.Transport:
+        self.transport = transport
+        self._tls = transport.get_extra_info("ssl_object") is not None
+        return transport
 
     def data_received(self, data: bytes) -> None:
         self.size += len(data)
@@ -36,8 +41,7 @@ class End(asyncio.Protocol):
         self.at_end = True
         if self.tunnel is not None and self.other is not None:
             self.tunnel.half_over(self.other)
-        tls = self.transport is not None and self.transport.get_extra_info("ssl_object") is not None
-        return not tls  # TLS has no half of a connection
+        return not self._tls  # TLS has no half of a connection
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.at_end, self.transport = True, None

@@ -132,16 +132,23 @@ def test_the_agent_is_in_semels_process_group(state: Path) -> None:
 def test_a_key_on_the_terminal_is_heard_once_and_the_proxy_lives_on(
     key: bytes, name: str, state: Path
 ) -> None:
-    """Ctrl-C and Ctrl-\\ reach the agent first; the proxy ends after it."""
+    """Ctrl-C and Ctrl-\\ reach the agent first; the proxy ends after it. semel is made to come late: else two
+    signals could become one on their way."""
     with Running(state, python(COUNTING), terminal=True) as run:
         agent_pid(run)
         (proxy,) = proxies_of(run.pid)
+        os.kill(run.pid, Signals.SIGSTOP)
+        wait_until(lambda: state_of(run.pid) == "T", "the stop")
         run.type(key)
         run.read_until(f"heard {name}")
+        os.kill(run.pid, Signals.SIGCONT)
+        os.kill(run.pid, Signals.SIGUSR1)  # of a higher number than both, so it is fetched after them
+        run.read_until("heard SIGUSR1")
         assert alive(proxy)
         os.kill(run.pid, Signals.SIGUSR2)
         assert run.ended() == 9
         assert run.said.count(f"heard {name}") == 1
+        assert "the proxy" not in run.said.replace("the proxy has no record", "")
         assert not alive(proxy)
 
 

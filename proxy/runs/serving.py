@@ -12,7 +12,7 @@ from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.frontier import ANSWER, Again, ByState
 from proxy.core.identity import occurrence_of
-from proxy.core.intent import Place, State
+from proxy.core.intent import Place, State, is_live
 from proxy.core.occurrence import Existing, Join, after_replay
 from proxy.core.run_record import How, Step
 from proxy.core.runs import Occurrence, retry_is_durable
@@ -94,6 +94,9 @@ class FromRecord:
     ) -> Reply | None:
         match what:
             case Again(problem) if problem != ANSWER:
+                if problem == "in-doubt" and await self._shared_is_settled(ask):
+                    chosen.handover.take_back()
+                    return await self._claiming.claim(ask, chosen.step.occurrence, chosen.step)
                 raise recorded_problem(await self._claiming.row(ask, chosen.step), problem)
             case Again():
                 return await self._replay(ask, chosen)
@@ -103,6 +106,14 @@ class FromRecord:
                 return await self._held(ask, chosen, deadline)
             case _:
                 assert_never(what)
+
+    async def _shared_is_settled(self, ask: RunAsk) -> bool:
+        """The doubt was the shared call's, and it has an answer by now or a person knew more. What has lapsed
+        since says nothing: it may have been executed."""
+        if ask.shared is None:
+            return False
+        call = await self._ledger.get(ask.shared.ask.identity.key)
+        return call is not None and call.state is not State.IN_DOUBT and is_live(call, self._clock.now())
 
     async def _replay(self, ask: RunAsk, chosen: _Chosen) -> Reply | None:
         step, handover, counts = chosen

@@ -12,6 +12,7 @@ from proxy.asking import Ask, Replayed, Source, Unrecorded
 from proxy.errors import StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flight import Flight
+from proxy.refusals import in_progress
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Lost, Result
 
@@ -21,7 +22,10 @@ class SharedCall(NamedTuple):
 
     def source(self, exchange: Exchange) -> Source:
         async def take(flight: Flight) -> Result:
-            reply = await exchange.ask(self.ask)
+            try:
+                reply = await exchange.ask(self.ask)
+            except CutOff as error:
+                return self._broke_off(error, None)
             capture = flight.capture
             if isinstance(reply, Replayed):
                 flight.from_record = True
@@ -43,8 +47,14 @@ class SharedCall(NamedTuple):
                     await capture.data(part)
                 return Answered(first.status)
             except CutOff as error:
-                return Lost(str(error) or "the shared call's answer broke off", first.status)
+                return self._broke_off(error, first.status)
             finally:
                 reply.leave()
 
         return take
+
+    def _broke_off(self, error: CutOff, status: int | None) -> Result:
+        """What became of it is the shared call's to know: the run has no doubt of its own, it asks again."""
+        if not self.ask.safe:
+            raise in_progress(self.ask.identity.id)
+        return Lost(str(error) or "the shared call's answer broke off", status)

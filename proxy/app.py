@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from proxy.admin.api import Api
-from proxy.admin.desk import LocalDesk, lifetimes_in, segments_in
+from proxy.admin.desk import LocalDesk
+from proxy.admin.rules import lifetimes_in, segments_in
 from proxy.clock import Clock, SystemClock
 from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
@@ -116,7 +117,14 @@ class App:
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         lifetimes = lifetimes_in(lambda: watch.current)
         segments = segments_in(lambda: watch.current)
-        desk = LocalDesk(store=store, codec=Codec(), clock=clock, lifetimes=lifetimes, segments=segments)
+        desk = LocalDesk(
+            store=store,
+            codec=Codec(),
+            clock=clock,
+            lifetimes=lifetimes,
+            segments=segments,
+            retention=settings.runs.retention,
+        )
         door = Door(None if settings.auth is None else settings.auth.tokens)
         handler = Handler(
             exchange=exchange,

@@ -4,7 +4,7 @@ SemelError
 ├── ConfigurationError         bad flags, files, policies: exit status 2
 └── Refusal                    semel answers itself
     ├── DecisionRefused        an operator's question or decision: exit status 1, HTTP 404 or 409
-    │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, NotSettled
+    │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, NotSettled, RunExists
     ├── CrossSite, Misdirected, MethodNotAllowed, UnsupportedMediaType
     ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
     ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
@@ -66,6 +66,10 @@ class NotInDoubt(DecisionRefused):
 
 class NotSettled(DecisionRefused):
     """Only a settled call can be forgotten."""
+
+
+class RunExists(DecisionRefused):
+    """A fork needs a name that no run has had."""
 
 
 class CrossSite(Refusal):

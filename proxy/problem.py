@@ -60,6 +60,7 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
     errors.StaleVersion: Problem("stale-version", 409, "The call has changed"),
     errors.NotInDoubt: Problem("not-in-doubt", 409, "Only a call in doubt can be resolved"),
     errors.NotSettled: Problem("not-settled", 409, "Only a settled call can be forgotten"),
+    errors.RunExists: Problem("run-exists", 409, "There is a run of this name"),
     errors.CrossSite: Problem("cross-site", 403, "Not for pages of other sites"),
     errors.Misdirected: Problem("misdirected", 421, "semel is not called by this name"),
     errors.MethodNotAllowed: Problem("method-not-allowed", 405, "Not with this method"),

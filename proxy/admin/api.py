@@ -15,12 +15,13 @@ import orjson
 from proxy.admin import browsers, openapi
 from proxy.admin.checked import check
 from proxy.admin.desk import Body, LocalDesk, key_of
-from proxy.admin.routes import Asked, Route, find
+from proxy.admin.routes import Asked, Lines, Route, find
 from proxy.admin.schemas import Schema, ref
 from proxy.admin.views import Json
 from proxy.core.canonical import NotCanonical, parse_pairs
 from proxy.core.headers import Headers
 from proxy.errors import BadRequest, MethodNotAllowed, Refusal, UnsupportedMediaType
+from proxy.front.run_ref import check_run
 from proxy.problem import render
 from proxy.settings import Address
 
@@ -70,18 +71,24 @@ class Api:
         return status, headers + _EVERY_ANSWER, body
 
     async def _answer(self, request: Request) -> Reply:
-        routes, call_id = find(request.path)
+        routes, names = find(request.path)
         browsers.check(request.headers, self._listen)
         route = _by_method(routes, request)
-        if call_id:
+        call_id, run = names.get("id", ""), names.get("run", "")
+        if "id" in names:
             key_of(call_id)
+        if "run" in names:
+            check_run(run)
         query = _query(route.query or {}, request.query)
         body = await _body_of(route, request)
         if route.handle is None:
             return _json(openapi.document())
         desk = self._desk.of(request.tenant)
-        answer = await route.handle(desk, Asked(call_id=call_id, query=query, body=body, by=request.by))
-        return _download(call_id, answer) if isinstance(answer, Body) else _json(answer)
+        asked = Asked(call_id=call_id, run=run, query=query, body=body, by=request.by)
+        answer = await route.handle(desk, asked)
+        if isinstance(answer, Body):
+            return _download(call_id, answer)
+        return _lines(answer) if isinstance(answer, Lines) else _json(answer)
 
 
 def _by_method(routes: Mapping[str, Route], request: Request) -> Route:
@@ -152,6 +159,16 @@ def _json(document: Json) -> Reply:
     # Not orjson: arguments may hold integers of any size.
     body = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
     return 200, ((b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(body))), body
+
+
+def _lines(lines: Lines) -> Reply:
+    """However long; its end says whether all of it is there."""
+    headers: Headers = (
+        (b"Content-Type", b"application/x-ndjson"),
+        (b"Content-Disposition", b'attachment; filename="%b.jsonl"' % lines.name.encode()),
+        *_DOWNLOAD,
+    )
+    return 200, headers, lines.parts
 
 
 def _download(call_id: str, body: Body) -> Reply:

@@ -19,6 +19,7 @@ from proxy.policy_file.mistakes import suggestion
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
     # JSON has one kind of number: 3.0 is as whole as 3.
     "integer": lambda value: (
         isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0
@@ -28,7 +29,12 @@ _TYPES: dict[str, Callable[[object], bool]] = {
 MOST_MISTAKES = 20
 # Names that are not known are told cut: nothing of ours is longer.
 LONGEST_NAME = 64
-_ARTICLES = {"object": "an object", "string": "a text", "integer": "a whole number"}
+_ARTICLES = {
+    "object": "an object",
+    "string": "a text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+}
 
 
 def _type(wanted: str, value: object) -> str:

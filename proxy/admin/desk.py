@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import orjson
 
 from proxy import operator
 from proxy.admin import views
 from proxy.admin.checked import mistakes
+from proxy.admin.rules import Lifetimes, Segments, no_segments
+from proxy.admin.run_desk import LocalRunDesk, RunDesk
+from proxy.admin.run_export import Exporter
 from proxy.admin.schemas import BODILESS, MEDIA_TYPE, REASON, Schema
 from proxy.admin.views import Json
 from proxy.answers import Answers
 from proxy.clock import Clock
 from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
-from proxy.core.policy import DEFAULT_EFFECT, DEFAULT_NAME, PolicySet, split_path
 from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
 from proxy.operator import Verdict
@@ -33,8 +35,6 @@ from proxy.store.codec import Codec, DamagedRecord
 
 T = TypeVar("T")
 
-# A call that no rule matched: a decision about it stands as long as its answer would have.
-DEFAULT_TTL = DEFAULT_EFFECT.ttl
 # A page ends with the portion that makes it as large as this; arguments of 64 KiB make a portion of 1 MiB.
 LARGEST_PAGE_BYTES = 4 * 1024 * 1024
 PORTION = 16
@@ -71,6 +71,9 @@ class Body:
 class Desk(Protocol):
     """Raises the errors of proxy/errors.py: a DecisionRefused, or another Refusal."""
 
+    @property
+    def runs(self) -> RunDesk: ...
+
     async def calls(self, query: Query) -> Json: ...
 
     async def call(self, call_id: str) -> Json: ...
@@ -85,49 +88,9 @@ class Desk(Protocol):
     async def stats(self) -> Json: ...
 
 
-# The time to live of a rule, by upstream and name. None where there is no such rule (any more): then what is
-# decided stands until it is forgotten, since anything shorter could be less than the rule has promised.
-Lifetimes: TypeAlias = Callable[[str, str], float | None]
-
-
-def lifetimes_in(policies: Callable[[], PolicySet]) -> Lifetimes:
-    def ttl_of(upstream: str, rule: str) -> float | None:
-        if rule == DEFAULT_NAME:
-            return DEFAULT_TTL
-        known = policies().upstreams.get(upstream)
-        return next((one.ttl for one in (known.rules if known else ()) if one.name == rule), None)
-
-    return ttl_of
-
-
-# The named segments of a path that was sent, by upstream, rule and path, as the policies of today name them.
-Segments: TypeAlias = Callable[[str, str, str], Mapping[str, str]]
-
-
-def segments_in(policies: Callable[[], PolicySet]) -> Segments:
-    """By the rule of that name; where there is none (any more), by every rule that fits: they serve to hide
-    secrets, and rather too much is hidden than too little."""
-
-    def names_in(upstream: str, rule: str, path: str) -> Mapping[str, str]:
-        known = policies().upstreams.get(upstream)
-        if known is None:
-            return {}
-        segments = split_path(path.removeprefix(known.base_path))
-        rules = [one for one in known.rules if one.name == rule] or known.rules
-        patterns = [one.path for one in rules if one.path is not None]
-        return {name: text for one in patterns for name, text in (one.match(segments) or {}).items()}
-
-    return names_in
-
-
-def no_segments(upstream: str, rule: str, path: str) -> Mapping[str, str]:
-    """Without policies only the record's arguments name segments."""
-    return {}
-
-
 class LocalDesk:
     """`serving`: this process is a proxy, and its own figures mean something. `tenant`: whose calls can be
-    seen from here; another's is as good as not there. Empty: everybody's."""
+    seen from here; another's is as good as not there. Empty: everybody's. `retention`: of runs."""
 
     def __init__(
         self,
@@ -139,6 +102,7 @@ class LocalDesk:
         segments: Segments = no_segments,
         serving: bool = True,
         tenant: str = "",
+        retention: float | None = None,
     ) -> None:
         self._store = store
         self._codec = codec
@@ -147,6 +111,7 @@ class LocalDesk:
         self._segments = segments
         self._serving = serving
         self._tenant = tenant
+        self._retention = retention
         self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=0)
 
     def of(self, tenant: str) -> LocalDesk:
@@ -158,6 +123,19 @@ class LocalDesk:
             segments=self._segments,
             serving=self._serving,
             tenant=tenant,
+            retention=self._retention,
+        )
+
+    @property
+    def runs(self) -> RunDesk:
+        return LocalRunDesk(
+            store=self._store,
+            clock=self._clock,
+            tenant=self._tenant,
+            retention=self._retention,
+            export=Exporter(
+                store=self._store, codec=self._codec, answers=self._answers, segments=self._segments
+            ),
         )
 
     async def calls(self, query: Query) -> Json:

@@ -75,6 +75,8 @@ def _described(problems: list[Problem]) -> str:
 def _given(route: Route) -> Json:
     if route.handle is None:
         return {"application/json": {"schema": {"type": "object"}}}
+    if route.lines:
+        return {"application/x-ndjson": {"schema": ref(route.gives)}}
     # Whatever the upstream sent, under its own type where that is harmless.
     return _json(route.gives) if route.gives else {"*/*": {"schema": {}}}
 

@@ -16,7 +16,9 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 from proxy.admin.desk import Body, Decision, Resolution, key_of
 from proxy.admin.fits import fits
+from proxy.admin.remote_runs import RemoteRunDesk
 from proxy.admin.routes import PREFIX
+from proxy.admin.run_desk import RunDesk
 from proxy.admin.schemas import COMPONENTS, PROBLEM
 from proxy.admin.views import Json
 from proxy.errors import ConfigurationError, Refusal, StoreUnavailable, Unauthorized
@@ -89,6 +91,10 @@ class RemoteDesk:
     async def stats(self) -> Json:
         return await self._ask("Stats", "GET", "stats")
 
+    @property
+    def runs(self) -> RunDesk:
+        return RemoteRunDesk(self._ask, self._lines)
+
     # ---- over the wire ----
 
     async def _ask(
@@ -101,6 +107,14 @@ class RemoteDesk:
         if not fits(COMPONENTS[wanted], document):
             raise self._stranger(response, deciding=deciding)
         return document
+
+    async def _lines(self, path: str) -> AsyncIterator[bytes]:
+        """JSON Lines, in pieces as they come."""
+        response, connection = await asyncio.to_thread(self._send, "GET", path, None)
+        if response.status != 200 or response.headers.get_content_type() != "application/x-ndjson":
+            await asyncio.to_thread(self._document, response, connection, deciding=False)
+            raise self._stranger(response, deciding=False)
+        return self._parts(response, connection)
 
     def _send(
         self, method: str, path: str, said: Mapping[str, object] | None

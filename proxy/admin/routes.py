@@ -7,58 +7,20 @@ in the table does not exist.
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from proxy import errors
 from proxy.admin.desk import Body, Decision, Desk, Resolution
-from proxy.admin.schemas import ID, LARGEST, STATE, Schema
+from proxy.admin.route import AFTER, COMMON_FAILURES, PREFIX, Asked, Lines, Route, page_size, whole
+from proxy.admin.run_routes import RUN_ROUTES
+from proxy.admin.run_schemas import RUN_NAME
+from proxy.admin.schemas import ID, STATE, Schema
 from proxy.admin.views import Json
 from proxy.core.intent import State
 from proxy.operator import Verdict
 from proxy.store.base import Query
 
-PREFIX = "/_semel/"
-PAGE_SIZE, LARGEST_PAGE = 100, 1000
+__all__ = ["COMMON_FAILURES", "IN_PATH", "PREFIX", "ROUTES", "Asked", "Lines", "Route", "find"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request that fits its route: the id of the address, the query's values, the body. `by`: who asks."""
-
-    call_id: str = ""
-    query: Mapping[str, Any]
-    body: Json
-    by: str
-
-
-Handle: TypeAlias = Callable[[Desk, Asked], Awaitable[Json | Body]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    method: str
-    path: str  # behind PREFIX; `{id}` stands for a call's id
-    name: str  # the OpenAPI document's operationId
-    summary: str
-    handle: Handle | None = None  # None: the OpenAPI document itself
-    query: Mapping[str, Schema] | None = None
-    body: str = ""  # a component of schemas.py
-    gives: str = ""  # a component; empty: bytes
-    fails: tuple[type[errors.Refusal], ...] = ()  # beside what every route can say
-
-
-# What every address can say, whatever it does.
-COMMON_FAILURES: tuple[type[errors.Refusal], ...] = (
-    errors.BadRequest,
-    errors.Unauthorized,
-    errors.Forbidden,
-    errors.CrossSite,
-    errors.Misdirected,
-    errors.HeadersTooLarge,
-    errors.StoreUnavailable,
-)
 _ON_ONE_CALL = (errors.NotFound, errors.Unreadable)
 _DECIDING = (*_ON_ONE_CALL, errors.StaleVersion, errors.TooLarge, errors.UnsupportedMediaType)
 
@@ -85,8 +47,8 @@ async def _resolve(desk: Desk, asked: Asked) -> Json:
         by=asked.by,
         verdict=Verdict(said["as"]),
         reason=said["reason"],
-        version=_whole(said.get("version")),
-        status=_whole(said.get("status")),
+        version=whole(said.get("version")),
+        status=whole(said.get("status")),
         body=body,
         content_type=said.get("content_type"),
     )
@@ -95,7 +57,7 @@ async def _resolve(desk: Desk, asked: Asked) -> Json:
 
 async def _forget(desk: Desk, asked: Asked) -> Json:
     said = asked.body
-    decision = Decision(by=asked.by, reason=said["reason"], version=_whole(said.get("version")))
+    decision = Decision(by=asked.by, reason=said["reason"], version=whole(said.get("version")))
     return await desk.forget(asked.call_id, decision)
 
 
@@ -103,24 +65,14 @@ async def _stats(desk: Desk, asked: Asked) -> Json:
     return await desk.stats()
 
 
-def _whole(number: float | None) -> int | None:
-    """3.0 is a whole number in JSON."""
-    return None if number is None else int(number)
-
-
 _LIMIT = "Default: 100. A page of large calls holds fewer: it ends where they reach 4 MiB."
 _LISTED: dict[str, Schema] = {
     "state": STATE,
-    "run": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    "run": RUN_NAME,
     "tool": {"type": "string", "minLength": 1, "maxLength": 1000},
     "upstream": {"type": "string", "minLength": 1, "maxLength": 200},
-    "limit": {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE, "description": _LIMIT},
-    "after": {
-        "type": "integer",
-        "minimum": 0,
-        "maximum": LARGEST,
-        "description": "`next` of the page before.",
-    },
+    "limit": page_size(_LIMIT),
+    "after": AFTER,
 }
 
 ROUTES: tuple[Route, ...] = (
@@ -170,6 +122,7 @@ ROUTES: tuple[Route, ...] = (
         gives="CallDetail",
         fails=(*_DECIDING, errors.NotSettled),
     ),
+    *RUN_ROUTES,
     Route(
         method="GET",
         path="stats",
@@ -182,21 +135,22 @@ ROUTES: tuple[Route, ...] = (
 )
 
 # The parameters of an address, by their name in it.
-IN_PATH: dict[str, Schema] = {"id": ID}
+IN_PATH: dict[str, Schema] = {"id": ID, "run": RUN_NAME}
 
 
-def find(path: str) -> tuple[dict[str, Route], str]:
-    """The routes of an address by method, and the call's id in it. Raises NotFound."""
+def find(path: str) -> tuple[dict[str, Route], dict[str, str]]:
+    """The routes of an address by method, and the names in it. Raises NotFound."""
     parts = path.removeprefix(PREFIX).split("/")
     found: dict[str, Route] = {}
-    call_id = ""
+    names: dict[str, str] = {}
     for route in ROUTES:
         wanted = route.path.split("/")
         if len(wanted) != len(parts):
             continue
-        if all(want in ("{id}", part) for want, part in zip(wanted, parts, strict=True)):
+        pairs = list(zip(wanted, parts, strict=True))
+        if all(want == part or want.startswith("{") for want, part in pairs):
             found[route.method] = route
-            call_id = parts[wanted.index("{id}")] if "{id}" in wanted else ""
+            names = {want.strip("{}"): part for want, part in pairs if want.startswith("{")}
     if not path.startswith(PREFIX) or not found:
         raise errors.NotFound(f"There is nothing at {path[:100]}; {PREFIX}openapi.json lists what there is.")
-    return found, call_id
+    return found, names

@@ -8,20 +8,43 @@ calendar has (a damaged record) is null.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
+from proxy.admin.run_schemas import RUN_COMPONENTS
+from proxy.admin.shapes import (
+    BASE64,
+    BODILESS,
+    COUNT,
+    HEADERS,
+    ID,
+    LARGEST,
+    MEDIA_TYPE,
+    MOMENT,
+    REASON,
+    STATE,
+    STATUS,
+    STATUS_WITH_BODY,
+    TEXT,
+    USD,
+    VERSION,
+    Schema,
+    object_of,
+    or_null,
+    ref,
+)
 from proxy.core.intent import Place, State
 
-Schema: TypeAlias = dict[str, Any]
-
-# Larger numbers do not survive a JavaScript reader.
-LARGEST = 2**53 - 1
-# An answer that has no body: naming its status says everything about it.
-BODILESS = (204, 304)
-
-
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+__all__ = [
+    "BASE64",
+    "BODILESS",
+    "COMPONENTS",
+    "ID",
+    "LARGEST",
+    "MEDIA_TYPE",
+    "REASON",
+    "STATE",
+    "Schema",
+    "document",
+    "ref",
+]
 
 
 def document(*names: str) -> Schema:
@@ -29,73 +52,18 @@ def document(*names: str) -> Schema:
     return {"anyOf": [ref(name) for name in names], "components": {"schemas": COMPONENTS}}
 
 
-def _object(required: Schema, optional: Schema | None = None, about: str = "") -> Schema:
-    made: Schema = {
-        "type": "object",
-        "properties": required | (optional or {}),
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return made | ({"description": about} if about else {})
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-TEXT: Schema = {"type": "string"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-MOMENT: Schema = {"type": "string", "format": "date-time"}
-ID: Schema = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "32 lower-case hex digits."}
-STATE: Schema = {"type": "string", "enum": [state.value for state in State]}
-VERSION: Schema = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": LARGEST,
-    "description": "The version of the call that the decision was made on; another one is refused with 409. "
-    "Left out: whatever stands there is decided on.",
-}
-# Something to read, in one line: no control characters, and not only what a reader takes for a space.
-REASON: Schema = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 2000,
-    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u00a0\ufeff]"
-    r"[^\u0000-\u001f\u007f-\u009f]*$",
-    "description": "Kept in the call's history.",
-}
-STATUS: Schema = {"type": "integer", "minimum": 200, "maximum": 599}
-STATUS_WITH_BODY: Schema = STATUS | {"not": {"enum": list(BODILESS)}}
-MEDIA_TYPE: Schema = {
-    "type": "string",
-    "maxLength": 200,
-    "pattern": "^[A-Za-z0-9!#&^_.+-]+/[A-Za-z0-9!#&^_.+-]+(; ?[!-:<-~]+)*$",
-    "description": "The answer's Content-Type. Left out: application/json for a JSON object or array, "
-    "text/plain; charset=utf-8 for other text, application/octet-stream for anything else.",
-}
-BASE64: Schema = {
-    "type": "string",
-    "contentEncoding": "base64",
-    "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
-}
-HEADERS: Schema = {
-    "type": "array",
-    "items": {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2},
-    "description": "Name and value, in order.",
-}
-
-CALL = _object(
+CALL = object_of(
     {
         "id": ID,
-        "run": _or_null(TEXT),
-        "attempt": _or_null(TEXT),
+        "run": or_null(TEXT),
+        "attempt": or_null(TEXT),
         "seq": COUNT,
         "occurrence": COUNT,
         "upstream": TEXT,
         "rule": TEXT,
         "tool": TEXT,
         "safe": {"type": "boolean"},
-        "args": _or_null(
+        "args": or_null(
             {
                 "type": "object",
                 "description": "What the call was asked with: `path`, `query`, `body` as far as they name it."
@@ -105,10 +73,10 @@ CALL = _object(
             }
         ),
         "state": STATE,
-        "created_at": _or_null(MOMENT),
-        "sent_at": _or_null(MOMENT),
-        "settled_at": _or_null(MOMENT),
-        "expires_at": _or_null(
+        "created_at": or_null(MOMENT),
+        "sent_at": or_null(MOMENT),
+        "settled_at": or_null(MOMENT),
+        "expires_at": or_null(
             MOMENT
             | {
                 "description": "In the past: its time is over or it was forgotten, and the next identical "
@@ -116,64 +84,64 @@ CALL = _object(
             }
         ),
         "sends": COUNT,
-        "status_code": _or_null({"type": "integer"}),
-        "size": _or_null(COUNT),
+        "status_code": or_null({"type": "integer"}),
+        "size": or_null(COUNT),
         "replays": COUNT | {"description": "In all, also of answers that were forgotten since."},
-        "cost_usd": {"type": "null", "description": "Not counted yet."},
+        "cost_usd": or_null(USD),
         "fence": COUNT,
         "version": {"type": "integer", "minimum": 1},
     }
 )
-UNREADABLE = _object(
+UNREADABLE = object_of(
     {"id": ID, "why": TEXT}, about="A call that is there and of which the store can only say why not."
 )
-CALL_PAGE = _object(
+CALL_PAGE = object_of(
     {
         "calls": {"type": "array", "items": ref("Call")},
-        "next": _or_null({"type": "integer"}),
+        "next": or_null({"type": "integer"}),
         "unreadable": {"type": "array", "items": ref("Unreadable")},
     },
     about="In the order in which calls were first seen, newest first; one that is sent anew after it was "
     "forgotten keeps its place. `next` is what `after` takes for the page that follows; null on the last. A "
     "page may hold fewer than `limit`: it ends where its calls reach 4 MiB.",
 )
-EVENT = _object(
+EVENT = object_of(
     {
-        "at": _or_null(MOMENT),
+        "at": or_null(MOMENT),
         "actor": TEXT,
         "event": TEXT,
-        "from": _or_null(STATE),
-        "to": _or_null(STATE),
+        "from": or_null(STATE),
+        "to": or_null(STATE),
         "why": TEXT,
         "fence": COUNT,
     }
 )
-REQUEST = _object(
-    {"method": TEXT, "target": TEXT, "headers": HEADERS, "body_size": _or_null(COUNT)},
+REQUEST = object_of(
+    {"method": TEXT, "target": TEXT, "headers": HEADERS, "body_size": or_null(COUNT)},
     about="As it was sent, without credentials; values of query parameters and path segments whose names "
     "sound secret are replaced. `body_size` is null for a body that is kept apart.",
 )
-DOUBT = _object(
-    {"since": _or_null(MOMENT), "reason": TEXT, "upstream_status": _or_null(COUNT), "excerpt": TEXT}
+DOUBT = object_of(
+    {"since": or_null(MOMENT), "reason": TEXT, "upstream_status": or_null(COUNT), "excerpt": TEXT}
 )
-ANSWER = _object(
+ANSWER = object_of(
     {
-        "status_code": _or_null({"type": "integer"}),
+        "status_code": or_null({"type": "integer"}),
         "headers": HEADERS,
         "size": COUNT,
         "place": {"type": "string", "enum": [place.value for place in Place]},
-        "recorded_at": _or_null(MOMENT),
-        "unavailable": _or_null(TEXT),
+        "recorded_at": or_null(MOMENT),
+        "unavailable": or_null(TEXT),
     },
     about="`unavailable` says why it cannot be given; null where it can.",
 )
-CALL_DETAIL = _object(
+CALL_DETAIL = object_of(
     {
         "call": ref("Call"),
         "events": {"type": "array", "items": ref("Event")},
-        "request": _or_null(ref("Request")),
-        "doubt": _or_null(ref("Doubt")),
-        "answer": _or_null(ref("Answer")),
+        "request": or_null(ref("Request")),
+        "doubt": or_null(ref("Doubt")),
+        "answer": or_null(ref("Answer")),
         "damage": {"type": "array", "items": TEXT, "description": "What of this call cannot be read."},
     }
 )
@@ -181,40 +149,40 @@ _DECISION: Schema = {"version": VERSION}
 _EXECUTED: Schema = {"as": {"const": "executed"}, "reason": REASON}
 RESOLVE: Schema = {
     "oneOf": [
-        _object(
+        object_of(
             {"as": {"const": "not_executed"}, "reason": REASON},
             _DECISION,
             about="It did not happen: the next identical call is sent.",
         ),
-        _object(
+        object_of(
             _EXECUTED,
             _DECISION | {"status": STATUS},
             about="It happened, and what was answered is not known: identical calls get `answer-unavailable` "
             "and nothing is sent again. With status 204 or 304 that is the whole answer, and it is replayed.",
         ),
-        _object(
+        object_of(
             _EXECUTED | {"body": TEXT},
             _DECISION | {"status": STATUS_WITH_BODY, "content_type": MEDIA_TYPE},
             about="It happened, and this was the answer: identical calls get it.",
         ),
-        _object(
+        object_of(
             _EXECUTED | {"body_base64": BASE64},
             _DECISION | {"status": STATUS_WITH_BODY, "content_type": MEDIA_TYPE},
             about="The same for a body that is not text.",
         ),
     ]
 }
-FORGET = _object(
+FORGET = object_of(
     {"reason": REASON}, _DECISION, about="The next identical call is sent as if it were the first."
 )
-STATS = _object(
+STATS = object_of(
     {
         "store": TEXT,
-        "calls": _object({state.value: COUNT for state in State}),
-        "oldest_in_doubt_at": _or_null(MOMENT),
-        "oldest_in_doubt_seconds": _or_null({"type": "number", "minimum": 0}),
+        "calls": object_of({state.value: COUNT for state in State}),
+        "oldest_in_doubt_at": or_null(MOMENT),
+        "oldest_in_doubt_seconds": or_null({"type": "number", "minimum": 0}),
         "store_bytes": COUNT,
-        "cache_evictions": _or_null(COUNT),
+        "cache_evictions": or_null(COUNT),
     },
     about="Of the whole store: the calls of all tenants are counted, whoever asks. `cache_evictions` are "
     "counted by each process for itself: null where no proxy was asked.",
@@ -230,6 +198,7 @@ PROBLEM: Schema = {
         "call": ID,
         "state": STATE,
         "version": {"type": "integer"},
+        "run": TEXT,
     },
     "required": ["type", "title", "status", "detail"],
 }
@@ -246,4 +215,5 @@ COMPONENTS: dict[str, Schema] = {
     "Forget": FORGET,
     "Stats": STATS,
     "Problem": PROBLEM,
+    **RUN_COMPONENTS,
 }

@@ -60,7 +60,7 @@ def call(record: Call, replays: int, codec: Codec) -> Json:
         "status_code": None if answer is None else _status(answer),
         "size": None if answer is None else answer.size,
         "replays": replays,
-        "cost_usd": None,
+        "cost_usd": record.cost_usd,
         "fence": record.fence,
         "version": record.version,
     }

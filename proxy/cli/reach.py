@@ -21,7 +21,8 @@ from proxy.cli.output import warn
 from proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from proxy.admin.desk import Desk, Lifetimes
+    from proxy.admin.desk import Desk
+    from proxy.admin.rules import Lifetimes
     from proxy.settings import Settings
     from proxy.store.base import Store
 
@@ -124,6 +125,7 @@ async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
             clock=SystemClock(),
             lifetimes=_lifetimes(options),
             serving=False,
+            retention=settings_of(options).runs.retention,
         )
 
 
@@ -163,7 +165,7 @@ def login() -> str:
 def _lifetimes(options: argparse.Namespace) -> Lifetimes:
     """How long a decision is kept is the rule's to say. Policies that do not load do not stop a person,
     unless they were named."""
-    from proxy.admin.desk import lifetimes_in
+    from proxy.admin.rules import lifetimes_in
     from proxy.policy_file import PolicyMistakes, load_policies, presets_directory
 
     settings = settings_of(options)

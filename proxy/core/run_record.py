@@ -126,6 +126,8 @@ class Run:
     origin: str = ""  # the run under whose name its calls are named; a fork's is its parent's
     recipes: dict[str, str] = field(default_factory=dict)  # by upstream: how its calls are named, as JSON
     passed: frozenset[str] = frozenset()  # kinds of calls that went by without a record
+    # Calls of its parents that `runs allow` has retired here; in the parents they stand as before.
+    retired: frozenset[bytes] = frozenset()
 
     @property
     def attempt_names(self) -> tuple[str, ...]:
@@ -154,6 +156,7 @@ class Step(NamedTuple):
     size: int
     cost_usd: float | None
     in_run: InRun
+    sent_at: float | None = None
 
     @property
     def id(self) -> str:
@@ -166,6 +169,16 @@ class Changes(NamedTuple):
     run: Run
     steps: list[Step]
     exchanges: list[tuple[bytes, Exchange]]
+
+
+class Tally(NamedTuple):
+    """How often an attempt was served how from one call, and when last."""
+
+    attempt: str
+    key: bytes
+    how: How
+    times: int
+    last_at: float
 
 
 class RunEntry(NamedTuple):

@@ -164,4 +164,5 @@ def step_of(call: Call) -> Step:
         size=0 if call.answer is None else call.answer.size,
         cost_usd=call.cost_usd,
         in_run=call.in_run,
+        sent_at=call.sent_at,
     )

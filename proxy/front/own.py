@@ -12,6 +12,7 @@ from proxy.front.door import Visitor
 from proxy.front.incoming import RequestLimits, read_body
 from proxy.front.turns import HttpRequest
 from proxy.metrics import CONTENT_TYPE, MetricsObserver
+from proxy.settings import Role
 from proxy.store.base import Store
 
 
@@ -48,7 +49,7 @@ class OwnPages:
                 headers=request.raw_headers,
                 body=b"" if body is None else body.whole(),
                 # A token has no name; its tenant is what is known of who decides.
-                by="api" if visitor.role is None else f"api:{visitor.tenant}",
+                by=_name(visitor),
                 tenant="" if visitor.role is None else visitor.tenant,
             )
         )
@@ -63,6 +64,12 @@ class OwnPages:
     async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so
         return _plain(200, b"ready\n")
+
+
+def _name(visitor: Visitor) -> str:
+    if visitor.role is None:
+        return "api"
+    return f"{'agent' if visitor.role is Role.AGENT else 'api'}:{visitor.tenant}"
 
 
 def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset=utf-8") -> Reply:

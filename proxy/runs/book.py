@@ -100,7 +100,7 @@ class Book:
             group=step.in_run.group,
             attempt=step.attempt,
             asked_by=frozenset({self.attempt}) if self._is_asked(step) else frozenset(),
-            retired=step.in_run.retired,
+            retired=step.in_run.retired or step.key in self.run.retired,
             inherited=inherited and not beyond,
             beyond=beyond,
             answered=step.status is not None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from proxy.core.intent import Call, Entry, Event, State
-from proxy.core.run_record import Changes, How, Run, RunEntry, RunState, Serving
+from proxy.core.run_record import Changes, How, Run, RunEntry, RunState, Serving, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,12 @@ class Store(Protocol):
 
     async def run_asked(self, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
         """The keys of the calls that this attempt has asked."""
+
+    async def run_tallies(self, tenant: str, name: str) -> list[Tally]:
+        """Who was served how, by call: what `run_sums` and `run_asked` say of all attempts at once."""
+
+    async def tenants_of(self, name: str) -> list[str]:
+        """Who has a run of this name, in order."""
 
     # ---- watching and listing ----
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import apsw
 
 from proxy.core.intent import Call, Entry, State
-from proxy.core.run_record import Changes, How, Run, RunEntry, Serving
+from proxy.core.run_record import Changes, How, Run, RunEntry, Serving, Tally
 from proxy.errors import StoreUnavailable
 from proxy.store import run_statements, statements
 from proxy.store.base import (
@@ -211,6 +211,13 @@ class EmbeddedStore:
     async def run_asked(self, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
         await self._flush_all_marks()
         return await self._apart(run_statements.asked, tenant, name, attempt)
+
+    async def run_tallies(self, tenant: str, name: str) -> list[Tally]:
+        await self._flush_all_marks()
+        return await self._apart(run_statements.tallies, tenant, name)
+
+    async def tenants_of(self, name: str) -> list[str]:
+        return await self._apart(run_statements.tenants_of, name)
 
     # --- owners --------------------------------------------------------------------------------------
 

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from proxy.core.intent import OPEN_STATES, Call
-from proxy.core.run_record import Attempt, Changes, Exchange, How, Run, RunEntry, RunState, Serving
+from proxy.core.run_record import (
+    Attempt,
+    Changes,
+    Exchange,
+    How,
+    Run,
+    RunEntry,
+    RunState,
+    Serving,
+    Tally,
+)
 from proxy.core.runs import step_of
 from proxy.store.base import RunPage, RunQuery
 
@@ -147,6 +157,17 @@ class MemoryRuns:
         self._check()
         of_run = self._runs.exchanges.get((tenant, name), {})
         return frozenset(call for by, call, _, _ in of_run if by == attempt)
+
+    async def run_tallies(self, tenant: str, name: str) -> list[Tally]:
+        self._check()
+        times: dict[tuple[str, bytes, How], list[float]] = {}
+        for (attempt, call, _, _), (exchange, _) in self._runs.exchanges.get((tenant, name), {}).items():
+            times.setdefault((attempt, call, exchange.how), []).append(exchange.at)
+        return [Tally(*group, len(at), max(at)) for group, at in sorted(times.items())]
+
+    async def tenants_of(self, name: str) -> list[str]:
+        self._check()
+        return sorted(tenant for tenant, named in self._runs.runs if named == name)
 
     def _over(self, before: float) -> list[tuple[str, str]]:
         """Runs whose time is over, with no living relative: a fork refers to what came before it."""

@@ -63,6 +63,8 @@ def run_to_row(run: Run) -> Row:
         record["recipes"] = run.recipes
     if run.passed:
         record["passed"] = sorted(run.passed)
+    if run.retired:
+        record["retired"] = sorted(key.hex() for key in run.retired)
     return (
         run.tenant, run.name, run.created_at, run.active_at, run.state.value, run.version, run.pulse,
         run.last_seq, orjson.dumps(record).decode(),
@@ -87,6 +89,7 @@ def row_to_run(row: Row) -> Run:
         origin=record.get("origin", ""),
         recipes=record.get("recipes", {}),
         passed=frozenset(record.get("passed", ())),
+        retired=frozenset(bytes.fromhex(key) for key in record.get("retired", ())),
     )
 
 
@@ -134,14 +137,14 @@ def row_to_exchange(row: Row) -> Exchange:
 STEP_COLUMNS = (
     "key", "run", "attempt", "seq", "occurrence", "upstream", "rule", "tool", "safe", "state", "version",
     "fence", "owner", "created_at", "settled_at", "answer_status", "answer_size", "cost_usd", "in_run",
-    "expires_at",
+    "expires_at", "sent_at",
 )  # fmt: skip
 
 
 def row_to_step(row: Row) -> Step:
     (
         key, run, attempt, seq, occurrence, upstream, rule, tool, safe, state, version, fence, owner,
-        created_at, settled_at, status, size, cost_usd, in_run, expires_at,
+        created_at, settled_at, status, size, cost_usd, in_run, expires_at, sent_at,
     ) = row  # fmt: skip
     return Step(
         key=key,
@@ -164,4 +167,5 @@ def row_to_step(row: Row) -> Step:
         size=size or 0,
         cost_usd=cost_usd,
         in_run=in_run_from_json(in_run),
+        sent_at=sent_at,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import apsw
 
-from proxy.core.run_record import Attempt, Changes, How, Run, RunEntry, RunState, Serving
+from proxy.core.run_record import Attempt, Changes, How, Run, RunEntry, RunState, Serving, Tally
 from proxy.store import statements
 from proxy.store.base import RunPage, RunQuery, Swap
 from proxy.store.codec import CALL_COLUMNS, Row
@@ -58,6 +58,11 @@ STEPS = (
 )
 EXCHANGES = f"SELECT call, {_EXCHANGE} FROM exchanges WHERE run = ?1 AND attempt = ?2 AND pulse > ?3"  # noqa: S608
 SUMS = "SELECT attempt, how, count(*), max(at) FROM exchanges WHERE run = ? GROUP BY attempt, how"
+TALLIES = (
+    "SELECT attempt, call, how, count(*), max(at) FROM exchanges WHERE run = ? "
+    "GROUP BY attempt, call, how ORDER BY attempt, call, how"
+)
+TENANTS_OF = "SELECT tenant FROM runs WHERE name = ? ORDER BY tenant"
 ASKED = "SELECT DISTINCT call FROM exchanges WHERE run = ?1 AND attempt = ?2"
 NOTE_RUN = (
     "INSERT INTO run_events (run, n, at, actor, event, why) "
@@ -221,6 +226,15 @@ def sums(connection: apsw.Connection, tenant: str, name: str) -> dict[str, Count
 def asked(connection: apsw.Connection, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
     number = _id(connection, tenant, name)
     return frozenset(key for (key,) in connection.execute(ASKED, (number, attempt)))
+
+
+def tallies(connection: apsw.Connection, tenant: str, name: str) -> list[Tally]:
+    rows = connection.execute(TALLIES, (_id(connection, tenant, name),))
+    return [Tally(attempt, call, How(how), number, at) for attempt, call, how, number, at in rows]
+
+
+def tenants_of(connection: apsw.Connection, name: str) -> list[str]:
+    return [tenant for (tenant,) in connection.execute(TENANTS_OF, (name,))]
 
 
 def collect_runs(connection: apsw.Connection, before: float, limit: int) -> statements.Removed:

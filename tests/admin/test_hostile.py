@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from proxy import operator
 from proxy.admin import api, checked, desk
+from proxy.admin.rules import segments_in
 from proxy.admin.schemas import BASE64, ref
 from proxy.clock import SystemClock
 from proxy.core.policy import PathPattern, PolicySet, Rule, Upstream
@@ -187,7 +188,7 @@ def test_a_rule_that_is_gone_leaves_its_segments_to_those_that_fit() -> None:
         for name, path in (("a", "/x/{token}"), ("b", "/x/{id}"))
     )
     up = Upstream(name="up", scheme="http", host="h", port=80, base_path="/v1", rules=rules)
-    names = desk.segments_in(lambda: PolicySet(upstreams={"up": up}))
+    names = segments_in(lambda: PolicySet(upstreams={"up": up}))
     assert names("up", "b", "/v1/x/1") == {"id": "1"}
     assert names("up", "gone", "/v1/x/1") == {"token": "1", "id": "1"}
     assert names("up", "a", "/v1/y/1") == {}

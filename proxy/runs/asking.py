@@ -8,7 +8,7 @@ decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from proxy.asking import Reply
@@ -17,7 +17,7 @@ from proxy.core import occurrence as choosing
 from proxy.core.divergence import Hold, OnDivergence, Proceed, Row, WaitUntil, judge
 from proxy.core.frontier import GoLive, recall
 from proxy.core.occurrence import AwaitMark, Existing, Join, New, choose_occurrence
-from proxy.core.run_record import End
+from proxy.core.run_record import End, Step
 from proxy.core.runs import Occurrence, with_dead_owners
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
@@ -63,8 +63,7 @@ class RunAsking:
     async def ask(self, ask: RunAsk) -> Reply:
         deadline = self._clock.monotonic() + ask.rule.wait
         began = self._clock.monotonic()
-        while True:
-            await self._books.refresh(ask.book)
+        while True:  # the book was opened for this ask: the first time it is up to date
             try:
                 reply = await self._ask_once(ask, began, deadline)
             except Superseded:
@@ -73,14 +72,18 @@ class RunAsking:
                 return reply
             if self._clock.monotonic() > deadline + LOOK:
                 raise in_progress(ask.family.id)
+            await self._books.refresh(ask.book)
 
     async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:
         """None: something has changed, look again."""
         book, waited = ask.book, self._clock.monotonic() - began
         known = book.occurrences(ask.family.key)
-        await self._learn_who_died(row for _, row in known)
-        known = book.occurrences(ask.family.key)
-        rows = with_dead_owners([row for _, row in known], frozenset(self._dead))
+        if self._served_elsewhere(known):
+            await self._learn_who_died(row for _, row in known)
+            known = book.occurrences(ask.family.key)
+        rows: Sequence[Occurrence] = [row for _, row in known]
+        if self._dead:
+            rows = with_dead_owners(rows, frozenset(self._dead))
         steps = {step.occurrence: (step, row) for (step, _), row in zip(known, rows, strict=True)}
         choice = choose_occurrence(rows, self._asked(ask), book.frontier, waited=waited)
         match choice:
@@ -113,6 +116,10 @@ class RunAsking:
             retry_count=ask.evidence.retry_count,
             occurrence=ask.occurrence,
         )
+
+    def _served_elsewhere(self, known: Sequence[tuple[Step, Occurrence]]) -> bool:
+        own = self._store.owner
+        return any(x.end is End.UNDER_WAY and x.owner != own for _, row in known for x in row.exchanges)
 
     async def _learn_who_died(self, rows: Iterable[Occurrence]) -> None:
         for row in rows:

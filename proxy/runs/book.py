@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from proxy.core.divergence import Row
 from proxy.core.frontier import Frontier
+from proxy.core.intent import Call, State
 from proxy.core.run_record import Changes, End, Exchange, Run, Step
 from proxy.core.runs import Occurrence
 
@@ -21,6 +22,8 @@ class Book:
         self.run = run
         self.attempt = attempt
         self.pulses: dict[str, int] = {}  # by run, this one and those it was forked from: known up to there
+        self.stamp: int | None = None  # the store's, when that was read
+        self.ahead: dict[bytes, Call] = {}  # rows read before they are asked for
         self.replayed_at: dict[bytes, tuple[float, ...]] = {}  # to notice polling
         self._owner = owner
         self._ancestors: dict[str, int] = {}  # by run: up to which seq it is inherited
@@ -28,6 +31,8 @@ class Book:
         self._claims: dict[bytes, Step] = {}  # being written by this process
         self._families: dict[bytes, set[bytes]] = {}
         self._exchanges: dict[bytes, dict[tuple[int, str], Exchange]] = {}
+        self._order: list[bytes] | None = None
+        self._places: dict[bytes, int] = {}
         self._frontier: Frontier | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -111,6 +116,15 @@ class Book:
         claimed_it = step.attempt == self.attempt and step.run == self.run.name
         return claimed_it or step.key in self._exchanges
 
+    def following(self, key: bytes, most: int) -> list[bytes]:
+        """The calls that come after this one in the run, as long as they can be given again."""
+        if self._order is None:
+            done = [step for step in self._steps.values() if step.state is State.DONE]
+            self._order = [step.key for step in sorted(done, key=lambda step: step.seq)]
+            self._places = {key: n for n, key in enumerate(self._order)}
+        place = self._places.get(key)
+        return [] if place is None else self._order[place + 1 : place + 1 + most]
+
     # ---- what becomes known ----
 
     def apply(self, changes: Changes) -> None:
@@ -158,6 +172,7 @@ class Book:
         known = self._steps.get(step.key)
         if known is None or known.version <= step.version:
             self._steps[step.key] = step
+            self._order = None
             self._families.setdefault(step.in_run.family, set()).add(step.key)
             self._reach(step)
 

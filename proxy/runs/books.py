@@ -75,11 +75,15 @@ class RunBooks:
 
     async def refresh(self, book: Book) -> None:
         """What others have written since."""
+        stamp = self._store.runs_stamp()  # before reading: what changes after it changes it
+        if stamp is not None and stamp == book.stamp:
+            return
         tenant, run = book.run.tenant, book.run
         await self._read(book, run.name)
         parent = run.parent
         while parent is not None:
             parent = await self._inherit(book, tenant, parent)
+        book.stamp = stamp
 
     async def _read(self, book: Book, name: str) -> None:
         since = book.pulses.get(name, 0)

@@ -7,7 +7,7 @@ raised may or may not have landed: the caller reads the row again and looks at t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -133,6 +133,9 @@ class Store(Protocol):
         """With `known`, a row read before: if it is still that one, in that version, it need not be read
         again."""
 
+    async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
+        """Those of them that are there and can be read; the others are left out."""
+
     def settled_stamp(self) -> int | None:
         """What `get` gives as done after this was asked stands for as long as this says the same: whoever
         changes or removes a done row, in whatever process, changes it before anybody is told. None: it cannot
@@ -157,6 +160,10 @@ class Store(Protocol):
 
     async def open_run(self, tenant: str, name: str, attempt: str, now: float) -> Run:
         """The run, made if it is new; the attempt, if one is given, is listed in it. Durable."""
+
+    def runs_stamp(self) -> int | None:
+        """What `run_changes` says after this was asked is all there is, save for this process's own changes,
+        for as long as this says the same. None: it cannot be known now. Costs next to nothing."""
 
     async def get_run(self, tenant: str, name: str) -> Run | None: ...
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,9 +66,11 @@ class EmbeddedStore:
             premises.patience,
             loop,
             premises.stamp,
+            premises.runs_stamp,
             self._watchers.row_changed,
         )
         self._stamp = premises.stamp
+        self._runs_stamp = premises.runs_stamp
         self._reader = Reader(premises.database, premises.reading, loop, self._watchers)
         self._blobs = premises.blobs
         self._unnamed = Unnamed(self._blobs.directory)
@@ -176,11 +178,18 @@ class EmbeddedStore:
     async def find(self, query: Query) -> Page:
         return await self._apart(statements.find, query)
 
+    async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
+        calls: list[Call] = await self._reader.submit(statements.get_many, keys)
+        return calls
+
     # --- runs ----------------------------------------------------------------------------------------
 
     async def open_run(self, tenant: str, name: str, attempt: str, now: float) -> Run:
         run: Run = await self._writer.submit(run_statements.open_run, tenant, name, attempt, now)
         return run
+
+    def runs_stamp(self) -> int | None:
+        return None if self._closed else self._runs_stamp.generation()
 
     async def get_run(self, tenant: str, name: str) -> Run | None:
         run: Run | None = await self._reader.submit(run_statements.get_run, tenant, name)
@@ -334,6 +343,7 @@ class EmbeddedStore:
         await self._cache.close()
         self._owner.release()
         self._stamp.close()
+        self._runs_stamp.close()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -89,6 +89,10 @@ class MemoryStore(MemoryRuns):
         same = known and present and (known.version, known.born) == (present.version, present.born)
         return known if same else present
 
+    async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
+        self._check()
+        return [self.world.calls[key] for key in keys if key in self.world.calls]
+
     def settled_stamp(self) -> int | None:
         return None if self._closed or self.unavailable else self.world.settled_stamp
 
@@ -118,7 +122,7 @@ class MemoryStore(MemoryRuns):
         run = self.world.runs.beat((call.tenant, call.run), entry.at, takes_seq=claims)
         self.world.runs.pulses[call.key] = run.pulse
         if served is not None:  # in a fork it is another run than the row's
-            self.mark_served(served)
+            self._serve(served)
         return evolve(call, seq=run.last_seq) if claims else call
 
     async def note(self, key: bytes, entry: Entry) -> None:

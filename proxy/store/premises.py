@@ -23,7 +23,8 @@ from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_
 from proxy.store.owners import Owner
 from proxy.store.schema import migrate, refuse_newer
 from proxy.store.stamp import FILE_NAME as STAMP
-from proxy.store.stamp import Stamp
+from proxy.store.stamp import RUNS_FILE_NAME as RUNS_STAMP
+from proxy.store.stamp import ForeignStamp, Stamp
 
 # Two processes that start together take turns. A migration of a large database may take this long.
 OPENING = 120.0
@@ -31,7 +32,7 @@ _OPEN_LOCK = "open.lock"
 # What may lie in a directory that is ours.
 _OURS = frozenset(
     {
-        FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, _OPEN_LOCK, "owners", "blobs", "cache",
+        FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, RUNS_STAMP, _OPEN_LOCK, "owners", "blobs", "cache",
         "ca", "tokens.json",
     }
 )  # fmt: skip
@@ -47,6 +48,7 @@ class Premises:
     owner: Owner
     blobs: Blobs
     stamp: Stamp
+    runs_stamp: ForeignStamp
     secret: bytes
 
 
@@ -79,6 +81,7 @@ def _open(directory: Path, database: Database) -> Premises:
         reading = database.connect(Patience(), reading=True)
         blobs = Blobs(directory / "blobs")
         stamp = Stamp(directory / STAMP)
+        runs_stamp = ForeignStamp(directory / RUNS_STAMP)
     except BaseException as error:
         close_quietly(reading)
         close_quietly(writing)
@@ -91,7 +94,7 @@ def _open(directory: Path, database: Database) -> Premises:
         raise
     return Premises(
         directory=directory, database=database, writing=writing, reading=reading, patience=patience,
-        owner=owner, blobs=blobs, stamp=stamp, secret=secret,
+        owner=owner, blobs=blobs, stamp=stamp, runs_stamp=runs_stamp, secret=secret,
     )  # fmt: skip
 
 

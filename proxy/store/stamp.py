@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 FILE_NAME = "settled.stamp"
+RUNS_FILE_NAME = "runs.stamp"
 _SIZE = 8
 
 
@@ -52,3 +53,39 @@ class Stamp:
     def close(self) -> None:
         self._word.release()
         self._map.close()
+
+
+class ForeignStamp(Stamp):
+    """The same for changes of runs, of which this process knows its own: only others' count.
+
+    `_known` is the number up to which every change was this process's, or has been there to be read. It is
+    moved along by this process's writer, and falls behind as soon as another one changes anything.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        value = self._word[0]
+        self._known = None if value & 1 else value
+        self._generation = 0
+
+    def changing(self) -> None:
+        before = self._word[0]
+        super().changing()
+        self._move_along(before)
+
+    def changed(self) -> None:
+        before = self._word[0]
+        super().changed()
+        self._move_along(before)
+
+    def _move_along(self, before: int) -> None:
+        if self._known == before:
+            self._known = self._word[0]
+
+    def generation(self) -> int | None:
+        """Stands still while no other process has changed a run. None: one may be about to."""
+        value = self._word[0]
+        if value != self._known:
+            self._generation += 1
+            self._known = None if value & 1 else value
+        return None if self._known is None else self._generation

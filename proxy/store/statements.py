@@ -228,6 +228,11 @@ def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> C
     return None
 
 
+def get_many(connection: apsw.Connection, keys: Iterable[bytes]) -> list[Call]:
+    """Those that are there and can be read."""
+    return _read_each(connection, keys)[0]
+
+
 def version(connection: apsw.Connection, key: bytes) -> int:
     return _one(connection, VERSION, (key,)) or 0
 

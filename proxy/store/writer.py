@@ -26,6 +26,12 @@ from proxy.store.worker import Job, Outcome, Worker
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
 SETTLED_SWAPS = (statements.swap_settled, run_statements.swap_in_run_settled)
 SWAPS = (statements.swap, run_statements.swap_in_run, *SETTLED_SWAPS)
+RUN_WRITES = (
+    run_statements.swap_in_run,
+    run_statements.swap_in_run_settled,
+    run_statements.open_run,
+    run_statements.swap_run,
+)
 
 
 class Unstorable(Exception):
@@ -46,6 +52,7 @@ class Writer(Worker):
         patience: Patience,
         loop: asyncio.AbstractEventLoop,
         stamp: Stamp,
+        runs_stamp: Stamp,
         on_change: Callable[[bytes, int], None],
     ) -> None:
         super().__init__("writer", loop)
@@ -55,6 +62,7 @@ class Writer(Worker):
         self._patience = patience
         self._connection: apsw.Connection | None = connection
         self._stamp = stamp
+        self._runs_stamp = runs_stamp
         self._on_change = on_change
         self._log_pages = 0
         self._checkpoints = Checkpoints(database, patience)
@@ -86,6 +94,7 @@ class Writer(Worker):
             removed = run_statements.collect_runs(connection, runs_before, limit).after(removed)
         if removed.done:
             self._stamp.changing()  # as for a swap over a done row
+        self._runs_stamp.changing()
         self.marks.gather()
         self.marks.drop(removed.keys)
         return removed
@@ -119,6 +128,7 @@ class Writer(Worker):
         connection = self._connection or self._reopen()
         connection.execute("BEGIN IMMEDIATE")
         self._stamp.changed()
+        self._runs_stamp.changed()
         outcomes: list[Outcome] = []
         for job in jobs:
             perform, args, _ = job
@@ -129,12 +139,15 @@ class Writer(Worker):
             outcomes.append((job, result, None))
             if perform in SETTLED_SWAPS and result.won:
                 self._stamp.changing()
+            if perform in RUN_WRITES:
+                self._runs_stamp.changing()
         portion = self.marks.take() if self._flushing else []
         served = self.served.take() if self._flushing else []
         try:
             if portion:
                 statements.mark(connection, portion)
             if served:
+                self._runs_stamp.changing()
                 run_statements.mark_served(connection, served)
             reach(Point.COMMIT_BEGUN)
             connection.execute("COMMIT")
@@ -187,17 +200,19 @@ class Writer(Worker):
         return 0.0 if self._flushing and self._connection is not None else None
 
     def _between(self) -> None:
-        if self._stamp.is_open and self._queue.empty() and self._connection is not None:
-            self._close_stamp(self._connection)
+        is_open = self._stamp.is_open or self._runs_stamp.is_open
+        if is_open and self._queue.empty() and self._connection is not None:
+            self._close_stamps(self._connection)
         if self._flushing and self._queue.empty() and self._connection is not None:
             self._handle([])
         if self._connection is not None:
             self._checkpoints.tend(self._connection, self._log_pages)
 
-    def _close_stamp(self, connection: apsw.Connection) -> None:
+    def _close_stamps(self, connection: apsw.Connection) -> None:
         """Under the lock nobody's change is waiting to be committed: all that were are there to be read."""
         connection.execute("BEGIN IMMEDIATE")
         self._stamp.changed()
+        self._runs_stamp.changed()
         connection.execute("ROLLBACK")
 
     def _leave(self) -> None:

@@ -64,9 +64,9 @@ class Agent:
     def _think(self, words: str, *, stream: bool = False) -> str:
         self._messages.append({"role": "user", "content": words})
         asked = {"model": "m", "messages": self._messages, "stream": stream}
-        said = self.post("/model", asked, stream=stream)["text"]
+        said = str(self.post("/model", asked, stream=stream)["text"])
         self._messages.append({"role": "assistant", "content": said})
-        return str(said)
+        return said
 
     def _job(self, number: int) -> None:
         """Polls until it is done; how often depends on the upstream."""

@@ -40,7 +40,7 @@ class BusyWorld:
 
     async def __aenter__(self) -> BusyWorld:
         loop = asyncio.get_running_loop()
-        self._handler = web.Server(self._serve, access_log=None)  # type: ignore[arg-type]
+        self._handler = web.Server(self._serve, access_log=None)
         self._server = await loop.create_server(self._handler, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

@@ -29,9 +29,10 @@ from proxy.settings_schema import (
     Role,
     Settings,
     Token,
+    Unknown,
 )
 
-__all__ = ["Address", "Auth", "Limits", "Role", "Settings", "Token", "load_settings"]
+__all__ = ["Address", "Auth", "Limits", "Role", "Settings", "Token", "Unknown", "load_settings"]
 
 DEFAULT_FILE = Path("semel.yaml")
 PREFIX = "SEMEL_"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 
+from proxy.core.divergence import OnDivergence
 from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Check, Field, Level, Section, nested
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
@@ -46,11 +47,6 @@ class Unknown(StrEnum):
     DENY = "deny"
     TUNNEL = "tunnel"
     RECORD = "record"
-
-
-class OnDivergence(StrEnum):
-    HOLD = "hold"
-    ALLOW = "allow"
 
 
 @dataclass(frozen=True, slots=True)

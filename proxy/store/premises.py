@@ -32,8 +32,8 @@ _OPEN_LOCK = "open.lock"
 # What may lie in a directory that is ours.
 _OURS = frozenset(
     {
-        FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, RUNS_STAMP, _OPEN_LOCK, "owners", "blobs", "cache",
-        "ca", "tokens.json",
+        FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", STAMP, RUNS_STAMP, _OPEN_LOCK, "owners", "blobs",
+        "cache", "ca", "tokens.json",
     }
 )  # fmt: skip
 

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         top = parser()
         argcomplete.autocomplete(top)
         words = sys.argv[1:] if arguments is None else arguments
-        require_text(words)
+        require_text(run.without_command(words))
         options = top.parse_args(words)
         if options.command is None:
             top.print_help(sys.stderr)

@@ -9,13 +9,14 @@ import argparse
 import os
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
-from proxy.cli.output import REFUSED, USAGE, Refused
+from proxy.cli.output import REFUSED, USAGE, Refused, counted
 from proxy.cli.parsing import examples
 from proxy.cli.run_summary import SCHEMA
 from proxy.errors import ConfigurationError, Refusal
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from proxy.core.policy import Upstream
     from proxy.settings import Settings
 
-__all__ = ["SCHEMA", "register", "run"]
+__all__ = ["SCHEMA", "register", "run", "without_command"]
 
 NOWHERE_ELSE = "127.0.0.1:0"
 UNKNOWN_HOSTS = "SEMEL_FORWARD_UNKNOWN"
@@ -59,6 +60,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     command.add_argument("--json", action="store_true", help="the summary as one line of JSON, on stderr")
     command.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, after --")
     command.set_defaults(run=run, store=None)
+
+
+def without_command(words: Sequence[str]) -> Sequence[str]:
+    """Our own words. The command's may be any bytes: they are handed on, and not read."""
+    return words[: list(words).index("--")] if words[:1] == ["run"] and "--" in words else words
 
 
 def _retries(given: str) -> int:
@@ -202,7 +208,7 @@ def _tell_what_was_before(figures: ProxyFigures, name: str, teller: Teller) -> N
     if before.state == "complete":
         teller.warn(f"run {name} was completed before: everything in it is replayed.")
     elif before.steps:
-        teller.say(f"run {name} goes on: {before.steps} steps are on record.")
+        teller.say(f"run {name} goes on: {counted(before.steps, 'step')} on record.")
 
 
 class _Starts:
@@ -220,6 +226,7 @@ class _Starts:
         mask: Iterable[int],
     ) -> None:
         from proxy.ca import load_or_make
+        from proxy.cli.run_environment import is_loopback
         from proxy.cli.run_trust import system_roots, trust_files
 
         self._command, self._name, self._token, self._url = command, name, token, url
@@ -227,6 +234,11 @@ class _Starts:
         state = settings.state.absolute()
         authority = load_or_make(state).pem.encode()
         self._trust, self._notes = trust_files(authority, state, os.environ, system_roots())
+        if not is_loopback(urlsplit(url).hostname or ""):
+            self._notes.append(
+                f"the agent trusts the authority in {state}. If {url} has another, put its ca folder there: "
+                "HTTPS through it fails otherwise."
+            )
 
     def __call__(self) -> tuple[str, Agent]:
         from proxy.cli.run_agent import Agent

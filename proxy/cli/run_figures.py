@@ -108,9 +108,9 @@ class ProxyFigures:
 
 
 _REASONS = {
-    401: "the proxy wants an operator's token for them",
-    403: "the proxy wants an operator's token for them",
-    404: "the proxy has no record of the run",
+    401: "the proxy wants a token (--token, SEMEL_TOKEN)",
+    403: "the proxy does not tell them to this token",
+    404: "no call of this run is on record",
 }
 
 

@@ -106,11 +106,16 @@ def lines(report: Report, place: str, again: Sequence[str]) -> list[str]:
 def _counts(report: Report, figures: RunFigures) -> list[str]:
     of = figures.of(report.attempt)
     counts = ", ".join(f"{getattr(of, name)} {name}" for name in _ATTEMPT_COUNTS)
-    saved = f"; saved ${figures.saved_usd:.2f} and {figures.saved_seconds:.0f} s"
-    told = [f"{counts}; {counted(figures.steps, 'step')} on record{saved}."]
+    saved = [f"${figures.saved_usd:.2f}"] if figures.saved_usd else []  # prices may not be known
+    saved += [f"{figures.saved_seconds:.1f} s"] if figures.saved_seconds else []
+    told = [f"{counts}; {counted(figures.steps, 'step')} on record{_list('; saved ', saved)}."]
     if figures.unlisted:
         told.append(f"hosts without a policy, recorded by default rules: {', '.join(figures.unlisted)}.")
     return told
+
+
+def _list(before: str, words: list[str]) -> str:
+    return before + " and ".join(words) if words else ""
 
 
 def held(figures: RunFigures, place: str) -> list[str]:

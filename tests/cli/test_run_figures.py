@@ -97,9 +97,9 @@ def test_what_is_not_as_expected_is_left_out(wrong: object) -> None:
 @pytest.mark.parametrize(
     ("figures", "status", "why"),
     [
-        (None, 404, "no record of the run"),
-        (None, 401, "an operator's token"),
-        (None, 403, "an operator's token"),
+        (None, 404, "no call of this run is on record"),
+        (None, 401, "--token"),
+        (None, 403, "to this token"),
         (None, 500, "the proxy answers 500"),
         (b"<html>", 200, "not understood"),
         (b"[]", 200, "not understood"),
@@ -135,7 +135,7 @@ def report(ending: Ending = Ending(), **more: Any) -> Report:  # noqa: B008 (fro
 def test_the_summary_names_what_happened_and_what_settles_what_is_held() -> None:
     """With commands that can be pasted."""
     told = "\n".join(lines(report(Ending(status=1)), " --state-dir s", ["semel", "run", "--id", "task"]))
-    assert "17 replayed, 1 executed, 0 joined, 2 refused; 18 steps on record; saved $0.42 and 32 s." in told
+    assert "17 replayed, 1 executed, 0 joined, 2 refused; 18 steps on record; saved $0.42 and 31.5 s." in told
     assert (
         f"semel calls resolve {'c' * 32} --as executed (or not-executed) --reason WHY --state-dir s" in told
     )
@@ -187,7 +187,7 @@ def test_failure_does_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "said", "status"),
     [
-        ("open", "run task goes on: 18 steps are on record.", 0),
+        ("open", "run task goes on: 18 steps on record.", 0),
         ("complete", "run task was completed before: everything in it is replayed.", 0),
         ("expired", "The retention of run task is over: choose another --id.", 1),
     ],
@@ -207,7 +207,7 @@ def test_without_figures_the_run_goes_on_and_the_summary_says_why(tmp_path: Path
     with proxy(None, 404) as (url, _):
         ran = run_to_end(tmp_path / "state", "true", options=["--proxy", url, "--id", "task"])
     assert ran.status == 0
-    assert "figures are not to be had: the proxy has no record of the run." in ran.err
+    assert "figures are not to be had: no call of this run is on record." in ran.err
     assert "the run is complete" not in ran.err
 
 

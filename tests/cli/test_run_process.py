@@ -352,6 +352,13 @@ def test_bad_usage_starts_nothing(words: list[str], said: str, tmp_path: Path) -
     assert said in ran.stderr
 
 
+def test_the_commands_words_may_be_any_bytes(state: Path) -> None:
+    """semel's own must be text; the command's are handed on as they are."""
+    words = [*RUN, "--state-dir", str(state), "--", "printf", "%s", os.fsdecode(b"\xff\xfe")]
+    ran = subprocess.run(words, cwd=state.parent, env=clean_environment(), capture_output=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (0, b"\xff\xfe"), ran.stderr
+
+
 def test_the_commands_own_flags_are_its_own(state: Path) -> None:
     """Also those that semel has, and a second `--`."""
     ran = run_to_end(state, *python("import sys; print(sys.argv[1:])"), "--id", "x", "--", "--json", "--help")

@@ -144,6 +144,7 @@ class App:
                 unknown=settings.forward.unknown,
                 policies=lambda: watch.current,
                 door=door,
+                books=books,
                 own=own,
                 dialer=upstream,
                 aside=aside,

@@ -111,6 +111,7 @@ class Leaves:
     def _context(self, host: str, now: float) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_alpn_protocols(["http/1.1"])
         context.sni_callback = self._by_name(host)
         _load(

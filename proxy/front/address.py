@@ -121,7 +121,7 @@ def parse_authority(given: str, default_port: int | None = None) -> tuple[str, i
 def host_name(given: str) -> str:
     """The one form of a host: what two spellings of the same host share."""
     name = given
-    if not name.isascii():
+    if len(name) <= _LONGEST_NAME and not name.isascii():
         try:
             name = name.encode("idna").decode()
         except UnicodeError:

@@ -244,9 +244,10 @@ class Connection(Turns):
         name = None if self.transport is None else self.transport.get_extra_info("sockname")
         return (name[0], name[1]) if isinstance(name, tuple) else None
 
-    def is_at_head(self) -> bool:
-        """Not a byte has come behind the head of the present request."""
-        return self._head_watched and not self._behind_head
+    def has_lost(self, content: StreamReader) -> bool:
+        """Whether bytes may have come behind the present request that nobody keeps: the parser keeps those
+        behind a wish for a websocket, and drops them behind any other."""
+        return not self._upgraded and (not self._head_watched or self._behind_head != content.total_bytes)
 
     def close(self) -> None:
         super().close()

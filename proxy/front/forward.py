@@ -17,6 +17,7 @@ from proxy.front.reply import ReplyWriter, Written
 from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import switch
 from proxy.observe import Observer
+from proxy.runs.books import RunBooks
 from proxy.settings_schema import Unknown
 
 
@@ -28,6 +29,7 @@ class ForwardProxy:
         unknown: Unknown,
         policies: Callable[[], PolicySet],
         door: Door,
+        books: RunBooks,
         own: OwnPlaces,
         dialer: Dialer,
         aside: Aside,
@@ -43,6 +45,7 @@ class ForwardProxy:
             unknown=unknown,
             policies=policies,
             door=door,
+            books=books,
             own=own,
             dialer=dialer,
             aside=aside,

@@ -37,7 +37,7 @@ from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
 from proxy.front.suited import suited
 from proxy.front.turns import HttpRequest
-from proxy.front.upgrade import asked_protocol
+from proxy.front.upgrade import wished_protocol
 from proxy.observe import Observer, Served
 from proxy.problem import problem_of, render
 from proxy.runs.asking import RunAsking
@@ -125,7 +125,6 @@ class Handler:
             visitor = self._door.for_own_page(address.path, told.speaker.token)
             answer = Produced(*await self._own_pages(request, address.path, visitor))
             return await _write(writer, answer, answer.headers)
-        protocol = asked_protocol(request) if "Upgrade" in request.headers else ""
         speaker = agree(told.speaker, address.speaker)
         visitor = self._door.for_calls(speaker.token)
         policies = self._policies()
@@ -135,6 +134,7 @@ class Handler:
             address, upstream = self._forward.reach(policies, address)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
+        protocol = wished_protocol(request, connection, writer) if "Upgrade" in request.headers else ""
         entered = await enter(self._books, visitor.tenant, speaker, upstream) if speaker.run else None
         incoming = tale.incoming = await understand(
             request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered

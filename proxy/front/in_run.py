@@ -43,7 +43,7 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, 
         upstream=upstream.name,
         rule=None if rule.name == DEFAULT_NAME else rule.name,
         method=sending.method,
-        host=upstream.host,
+        host=(sending.address.place or upstream).host,
         path=sending.address.raw_path,
     )
     shared = None

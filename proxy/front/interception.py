@@ -32,6 +32,7 @@ from proxy.front.tunnel import End
 from proxy.front.turns import HttpRequest
 from proxy.leaf_certificates import Leaves
 from proxy.observe import Observer, Served
+from proxy.runs.books import RunBooks
 from proxy.settings_schema import Unknown
 from proxy.upstream.base import NotSent
 
@@ -55,6 +56,7 @@ class Interception:
         unknown: Unknown,
         policies: Callable[[], PolicySet],
         door: Door,
+        books: RunBooks,
         own: OwnPlaces,
         dialer: Dialer,
         aside: Aside,
@@ -64,6 +66,7 @@ class Interception:
         self._unknown = unknown
         self._policies = policies
         self._door = door
+        self._books = books
         self._own = own
         self._dialer = dialer
         self._aside = aside
@@ -76,13 +79,16 @@ class Interception:
         """Returns when the connection is no longer the request's: it has a successor, or has ended."""
         host, port = self._named(request, connection)
         speaker = agree(said_to_semel(request.raw_headers).speaker, proxy_user(request.raw_headers))
-        self._door.for_calls(speaker.token)
+        tenant = self._door.for_calls(speaker.token).tenant
         if self._own.are(host, port, connection.reached_at()):
             raise UnknownUpstream("CONNECT names semel itself: call it directly, and put it into NO_PROXY.")
         listed = self._policies().at(host, port)
         if not listed and self._unknown is Unknown.DENY:
             raise unknown_host(host, port)
         if not listed and self._unknown is Unknown.TUNNEL:
+            if speaker.run:
+                book = await self._books.open(tenant, speaker.run, speaker.attempt)
+                await self._books.passed(book, "tunnel")
             return await self._hand_through(host, port, connection)
         return await self._stand_in(host, port, speaker, connection)
 

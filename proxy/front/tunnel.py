@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-# One side has said its last word: how long the other may go on, or take to read what is there for it.
-LINGER = 60.0
+from proxy.front.sockets import not_taken
+
+# How long it may stand still once one side has said its last word, or does not take what is there for it.
+LINGER, STALLED = 60.0, 300.0
 
 
 class End(asyncio.Protocol):
@@ -51,10 +53,14 @@ class End(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.pause_reading()
+        if self.tunnel is not None:
+            self.tunnel.watch(STALLED)
 
     def resume_writing(self) -> None:
         if self.other is not None and self.other.transport is not None:
             self.other.transport.resume_reading()
+        if self.tunnel is not None:
+            self.tunnel.flows()
 
     def write(self, data: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
@@ -65,6 +71,12 @@ class End(asyncio.Protocol):
         if self._early:
             other.write(bytes(self._early))
             self._early.clear()
+
+    def not_taken(self) -> int:
+        try:
+            return 0 if self.transport is None else not_taken(self.transport)
+        except AttributeError:  # asyncio's TLS forgets what is below it as soon as it closes
+            return 0
 
     def close(self) -> None:
         if self.transport is not None:
@@ -87,6 +99,7 @@ class Tunnel:
         self._ends = (client, upstream)
         self._client_left = client_left
         self._timer: asyncio.TimerHandle | None = None
+        self._ending = False
         self.over: asyncio.Future[None] = self._loop.create_future()
 
     @property
@@ -111,7 +124,8 @@ class Tunnel:
             self.end()
             return
         end.transport.write_eof()
-        self._start_timer()
+        self._ending = True
+        self.watch(LINGER)
 
     def lost(self, end: End, exc: BaseException | None) -> None:
         self.end()
@@ -119,19 +133,39 @@ class Tunnel:
             self.over.set_result(None)
             # After whoever waits for that.
             self._loop.call_soon(self._client_left, exc)
-        if self._timer is not None and all(each.transport is None for each in self._ends):
-            self._timer.cancel()
+        if all(each.transport is None for each in self._ends):
+            self._stop_timer()
 
     def end(self) -> None:
-        """Both are closed, what was written is still sent, for a while."""
-        self._start_timer()
+        """Both are closed, what was written is still sent, as long as it is taken."""
+        self._ending = True
+        if any(end.transport is not None for end in self._ends):
+            self.watch(LINGER)
         for end in self._ends:
             end.close()
 
-    def abort(self) -> None:
-        for end in self._ends:
-            end.abort()
+    # ---- who stands still is let go ----
 
-    def _start_timer(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(LINGER, self.abort)
+    def watch(self, patience: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(patience, self._look_again, patience, self._flow())
+
+    def flows(self) -> None:
+        """Everything written was taken: nobody need be watched, unless it comes to an end."""
+        if not self._ending:
+            self._stop_timer()
+
+    def _look_again(self, patience: float, before: tuple[int, ...]) -> None:
+        if self._flow() != before:
+            self.watch(patience)
+        else:
+            for end in self._ends:
+                end.abort()
+
+    def _flow(self) -> tuple[int, ...]:
+        return (self.size, *[end.not_taken() for end in self._ends])
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -12,6 +12,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import cast
 
+from aiohttp.streams import EMPTY_PAYLOAD
+
 from proxy.core.policy import Timeouts
 from proxy.errors import BadRequest, UpstreamTimeout, UpstreamUnreachable
 from proxy.front import status_headers as own
@@ -33,8 +35,11 @@ _LEFT_OUT = frozenset({"h2c", "h2", "http/2.0"})
 BACKLOG = 256 * 1024
 
 
-def asked_protocol(request: HttpRequest) -> str:
-    """What the client would like to speak from now on, or nothing."""
+def wished_protocol(request: HttpRequest, connection: Connection, writer: ReplyWriter) -> str:
+    """What the client would like to speak from now on, or nothing. Asked when the request is read whole."""
+    if connection.has_lost(request.content):
+        writer.is_last()  # whoever waits for an answer to more than this one asks again
+        return ""
     options = [
         word.strip(" \t").lower() for word in ",".join(request.headers.getall("Connection", ())).split(",")
     ]
@@ -147,6 +152,8 @@ async def switch(
         await _headed(answer, out.timeouts)
         assert answer.reader is not None
         if answer.switched:
+            if connection.has_lost(EMPTY_PAYLOAD):
+                raise BadRequest(f"Bytes came before {protocol} was agreed on: wait for the answer.")
             end = End()
             end.connection_made(upstream)
             upstream.set_protocol(end)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from base64 import b64encode
 from pathlib import Path
+from typing import cast
 
+import pytest
+
+from proxy.front import tunnel
 from tests.forward.scene import client, scene
 from tests.inside import call, raw_call, request_bytes, until
 from tests.origin import CERTIFICATE, OK, READ_ALL, Close, Origin, Stall, answer, run_on
@@ -154,3 +159,43 @@ async def test_recorded_by_the_table_without_a_rule(tmp_path: Path) -> None:
         assert (await raw_call(there.port, read)).semel == "passed"
         await until(lambda: len(there.told("call")) == 4)
         assert {told["upstream"] for told in there.told("call")} == {"unlisted"}
+
+
+async def test_a_run_says_that_it_had_a_tunnel(tmp_path: Path) -> None:
+    """What goes through unread is part of what a run tells of itself."""
+    settings = {"forward.unknown": "tunnel"}
+    user = {"Proxy-Authorization": "Basic " + b64encode(b"task+a:").decode()}
+    async with (
+        scene(tmp_path, settings=settings) as there,
+        Origin((Stall(),)) as other,
+        client(there.port) as outside,
+    ):
+        assert (await outside.connect(f"localhost:{other.port}", user)).status == 200
+        record = await there.app.store.get_run("default", "task")
+        assert record is not None
+        assert "tunnel" in record.passed
+
+
+@both_loops
+def test_who_does_not_take_what_is_there_for_it_is_let_go(
+    tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that stops reading: the host's connection ends too, and no connection is left."""
+    monkeypatch.setattr(tunnel, "STALLED", 0.3)
+    much = b"x" * 40_000_000
+
+    async def scenario() -> None:
+        settings = {"forward.unknown": "tunnel"}
+        async with (
+            scene(tmp_path, settings=settings) as there,
+            Origin((*READ_ALL, much, Stall())) as other,
+            client(there.port) as outside,
+        ):
+            assert (await outside.connect(f"localhost:{other.port}")).status == 200
+            outside.writer.write(request_bytes("GET", "/x"))
+            await until(lambda: other.started)
+            cast("asyncio.Transport", outside.writer.transport).pause_reading()
+            await until(lambda: other.visitors[0].gone.is_set())
+            await until(lambda: not there.app._listener.connections)
+
+    run_on(loop, scenario())

@@ -9,7 +9,7 @@ import pytest
 
 from tests.forward.scene import client, scene, through
 from tests.inside import call, read_answer, request_bytes, until
-from tests.origin import OK, READ_ALL, Close, ReadHead, Script, Stall, answer, run_on
+from tests.origin import OK, READ_ALL, Close, ReadHead, Script, Stall, Wait, answer, run_on
 from tests.sending import both_loops
 
 WISH = {
@@ -171,3 +171,46 @@ async def test_a_run_says_that_it_had_one(tmp_path: Path) -> None:
         record = await there.app.store.get_run("default", "task")
         assert record is not None
         assert "upgrade" in record.passed
+
+
+@both_loops
+def test_protocols_other_than_websockets_are_tunnelled_too(tmp_path: Path, loop: str) -> None:
+    """What comes behind the agreement goes through; what comes before it is refused, for it is lost."""
+    wish = {"Connection": "Upgrade", "Upgrade": "foo/2"}
+    agreed = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: foo/2\r\nConnection: Upgrade\r\n\r\n"
+
+    async def scenario() -> None:
+        go_on = asyncio.Event()
+        script: Script = (ReadHead(), Wait(go_on), agreed + b"hello", Stall())
+        async with scene(tmp_path, script) as there:
+            async with client(there.port) as outside:
+                outside.writer.write(request_bytes("GET", "/up/foo", wish))
+                go_on.set()
+                await outside.reader.readuntil(b"hello")
+                outside.writer.write(b"foo")
+                (visitor,) = there.origin.visitors
+                await until(lambda: visitor.received == len(visitor.requests[0].head) + 3)
+            go_on.clear()
+            async with client(there.port) as hasty:
+                hasty.writer.write(request_bytes("GET", "/up/foo", wish))
+                await until(lambda: len(there.origin.requests) == 3)
+                hasty.writer.write(b"GET /foo")
+                (connection,) = there.app._listener.connections
+                await until(lambda: connection._behind_head)  # type: ignore[attr-defined]
+                go_on.set()
+                assert (await hasty.ask(b"")).status == 400
+
+    run_on(loop, scenario())
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "foo/2"])
+async def test_a_request_behind_an_unknown_wish_is_not_left_waiting(tmp_path: Path, protocol: str) -> None:
+    """It was lost in the parser: the reply before it says that this is the end, so the client asks again."""
+    wish = {"Connection": "Upgrade", "Upgrade": protocol}
+    async with scene(tmp_path) as there, client(there.port) as outside:
+        behind = request_bytes("POST", "/up/b", body=b"b")
+        outside.writer.write(request_bytes("GET", "/up/a", wish) + behind)
+        got = await read_answer(outside.reader)
+        assert (got.status, got.get("Connection")) == (200, "close")
+        assert await outside.ended() == b""
+        assert there.origin.started == 1

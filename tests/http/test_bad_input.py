@@ -129,8 +129,8 @@ MALFORMED: dict[str, tuple[int, bytes]] = {
     "an SSH client": (400, b"SSH-2.0-OpenSSH_9.0\r\n\r\n"),
     "binary noise": (400, bytes(range(256)) * 4 + b"\r\n\r\n"),
     # Targets.
-    "absolute form": (400, request_line(b"POST http://api.example/v1 HTTP/1.1")),
-    "CONNECT": (400, b"CONNECT api.example:443 HTTP/1.1\r\nHost: api.example:443\r\n\r\n"),
+    "absolute form": (403, request_line(b"POST http://api.example/v1 HTTP/1.1")),
+    "CONNECT": (403, b"CONNECT api.example:443 HTTP/1.1\r\nHost: api.example:443\r\n\r\n"),
     "asterisk": (400, request_line(b"OPTIONS * HTTP/1.1")),
     "target without a slash": (400, request_line(b"POST pay/x HTTP/1.1")),
     "target with a fragment": (400, request_line(b"POST /pay/x#part HTTP/1.1")),
@@ -174,10 +174,6 @@ MALFORMED: dict[str, tuple[int, bytes]] = {
     "denied by a rule": (403, request_line(b"POST /pay/never HTTP/1.1")),
     # What semel does not speak.
     "unknown expectation": (400, head(b"Expect: 200-ok", b"Content-Length: 0")),
-    "websocket": (
-        400,
-        b"GET /pay/ws HTTP/1.1\r\nHost: semel\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    ),
 }
 
 

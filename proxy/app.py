@@ -124,6 +124,7 @@ class App:
             lifetimes=lifetimes,
             segments=segments,
             retention=settings.runs.retention,
+            decided=books.changed_beside,
         )
         door = Door(None if settings.auth is None else settings.auth.tokens)
         handler = Handler(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -90,7 +90,8 @@ class Desk(Protocol):
 
 class LocalDesk:
     """`serving`: this process is a proxy, and its own figures mean something. `tenant`: whose calls can be
-    seen from here; another's is as good as not there. Empty: everybody's. `retention`: of runs."""
+    seen from here; another's is as good as not there. Empty: everybody's. `retention`: of runs.
+    `decided`: told after every decision, whether it is known to be written or not."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class LocalDesk:
         serving: bool = True,
         tenant: str = "",
         retention: float | None = None,
+        decided: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._codec = codec
@@ -112,6 +114,7 @@ class LocalDesk:
         self._serving = serving
         self._tenant = tenant
         self._retention = retention
+        self._told = decided
         self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=0)
 
     def of(self, tenant: str) -> LocalDesk:
@@ -124,6 +127,7 @@ class LocalDesk:
             serving=self._serving,
             tenant=tenant,
             retention=self._retention,
+            decided=self._told,
         )
 
     @property
@@ -133,6 +137,7 @@ class LocalDesk:
             clock=self._clock,
             tenant=self._tenant,
             retention=self._retention,
+            decided=self._told,
             export=Exporter(
                 store=self._store, codec=self._codec, answers=self._answers, segments=self._segments
             ),
@@ -195,7 +200,7 @@ class LocalDesk:
         status, body = resolution.status, resolution.body
         if body is None and status in BODILESS:
             body = b""  # the status says that there is none: the answer is complete
-        await _decided(
+        await self._decided(
             operator.resolve(
                 self._store,
                 self._codec,
@@ -211,12 +216,12 @@ class LocalDesk:
                 ttl=ttl,
             )
         )
-        return await _decided(self.call(call_id))
+        return await _sure(self.call(call_id))
 
     async def forget(self, call_id: str, decision: Decision) -> Json:
         _check(decision)
         await self._find(call_id)
-        await _decided(
+        await self._decided(
             operator.forget(
                 self._store,
                 self._clock,
@@ -226,11 +231,17 @@ class LocalDesk:
                 version=decision.version,
             )
         )
-        return await _decided(self.call(call_id))
+        return await _sure(self.call(call_id))
 
     async def stats(self) -> Json:
         census = await self._store.census()
         return views.stats(census, self._store.name, self._clock.now(), evictions_known=self._serving)
+
+    async def _decided(self, deciding: Awaitable[object]) -> None:
+        try:
+            await _sure(deciding)
+        finally:
+            self._told()
 
     async def _find(self, call_id: str) -> Call:
         key = key_of(call_id)
@@ -275,7 +286,7 @@ def _is_unicode(text: str) -> bool:
     return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
 
 
-async def _decided(deciding: Awaitable[T]) -> T:
+async def _sure(deciding: Awaitable[T]) -> T:
     try:
         return await deciding
     except ValueError as error:

@@ -67,7 +67,8 @@ Exported = Callable[[run_views.Seen], AsyncIterator[bytes]]
 
 
 class LocalRunDesk:
-    """`tenant` empty: everybody's, as long as a name is one tenant's. `retention`: of runs, in seconds."""
+    """`tenant` empty: everybody's, as long as a name is one tenant's. `retention`: of runs, in seconds.
+    `decided`: told after every decision, whether it is known to be written or not."""
 
     def __init__(
         self,
@@ -77,12 +78,14 @@ class LocalRunDesk:
         tenant: str,
         retention: float | None,
         export: Exported,
+        decided: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._tenant = tenant
         self._retention = math.inf if retention is None else retention
         self._export = export
+        self._told = decided
         self._books = RunBooks(store=store, clock=clock, observer=Deaf(), retention=math.inf)
 
     # ---- looking ----
@@ -145,7 +148,7 @@ class LocalRunDesk:
         again = ", calls with effects after that are made again" if fork.resend else ""
         why = f"forked from {parent.name} at step {fork.at}{again}: {fork.reason.strip()}"
         entry = RunEntry(now, f"operator:{fork.by}", "forked", why)
-        if not await _sure(self._store.swap_run(forked, entry, expected=0)):
+        if not await self._sure(self._store.swap_run(forked, entry, expected=0)):
             raise RunExists(
                 f"There is, or was, a run {fork.name}: choose a name that no run has had.", run=fork.name
             )
@@ -169,7 +172,7 @@ class LocalRunDesk:
                 "allowed",
                 f"{latest} may leave the record: {_named(steps)}: {reason.strip()}",
             )
-            retired = await _sure(self._retire(run, steps, entry))
+            retired = await self._sure(self._retire(run, steps, entry))
         return {
             "run": run.name,
             "attempt": latest,
@@ -185,7 +188,7 @@ class LocalRunDesk:
         def completed(run: Run) -> Run | None:
             return None if run.state is RunState.COMPLETE else replace(run, state=RunState.COMPLETE)
 
-        run = await _sure(self._change(name, completed, entry))
+        run = await self._sure(self._change(name, completed, entry))
         return run_views.run(run, self._state(run))
 
     # ---- writing ----
@@ -224,6 +227,17 @@ class LocalRunDesk:
             if await self._store.swap_run(changed, entry, expected=run.version):
                 return changed
         raise StaleVersion(f"The run {name} changes all the time: try again when it is at rest.", run=name)
+
+    async def _sure(self, deciding: Awaitable[T]) -> T:
+        try:
+            return await deciding
+        except StoreUnavailable as error:
+            raise StoreUnavailable(
+                f"{error.detail}. Whether the decision was written is not known, and nothing was sent: look "
+                "at the run again before you decide."
+            ) from error
+        finally:
+            self._told()
 
     # ---- finding ----
 
@@ -276,13 +290,3 @@ def _named(steps: list[Step]) -> str:
 def _check_reason(reason: str) -> None:
     if mistakes(WHY, reason) or reason.encode("utf-8", "replace") != reason.encode("utf-8", "surrogatepass"):
         raise BadRequest("The reason must be one line of at most 2000 characters, without control ones.")
-
-
-async def _sure(deciding: Awaitable[T]) -> T:
-    try:
-        return await deciding
-    except StoreUnavailable as error:
-        raise StoreUnavailable(
-            f"{error.detail}. Whether the decision was written is not known, and nothing was sent: look at "
-            "the run again before you decide."
-        ) from error

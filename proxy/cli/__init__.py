@@ -23,6 +23,7 @@ from proxy.cli import (
     gc,
     policies,
     run,
+    runs,
     serve,
     stats,
     token,
@@ -33,7 +34,7 @@ from proxy.cli.parsing import Parser
 from proxy.errors import ConfigurationError, DecisionRefused, Refusal
 
 # In the order of `semel --help`.
-COMMANDS = (serve, run, demo, check, explain, calls, stats, gc, policies, token, ca, doctor, completion)
+COMMANDS = (serve, run, demo, check, explain, calls, runs, stats, gc, policies, token, ca, doctor, completion)
 _NOT_TAKEN = (errno.EPIPE, errno.ENOSPC)  # by whoever was to take the output
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 

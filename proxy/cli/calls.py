@@ -30,8 +30,6 @@ SCHEMA = document("CallPage", "CallDetail")
 ID_HELP = "the call's id as in the header Semel-Call, or its first 6 digits or more if no other begins so"
 # A call that is sent anew after it was forgotten keeps its place.
 ORDER = "in the order in which calls were first seen, newest first"
-# How the help of a filter ends.
-NOTES = {"run": " (runs are not supported yet)"}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,7 +66,7 @@ def _register_list(below: argparse._SubParsersAction[argparse.ArgumentParser]) -
         # Not `run`: that is the function that does it.
         command.add_argument(
             f"--{name}", dest=f"of_{name}", default="", metavar=name.upper(),
-            help=f"only this {name}{NOTES.get(name, '')}",
+            help=f"only this {name}",
         )  # fmt: skip
     command.add_argument(
         "--limit", type=_page_size, default=50, metavar="N", help="at most so many (default: 50)"

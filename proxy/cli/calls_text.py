@@ -36,7 +36,7 @@ def _row(call: Json) -> tuple[object, ...]:
     state = f"{call['state']} (past)" if _is_past(call) else call["state"]
     arguments = _compact(call["args"])
     cut = arguments if len(arguments) <= LONGEST_CELL else arguments[: LONGEST_CELL - 1] + "…"
-    status, created = call["status_code"], _when(call["created_at"])
+    status, created = call["status_code"], when(call["created_at"])
     return (
         call["id"], state, call["upstream"], call["tool"], created, status, call["replays"], cut,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def print_call(detail: Json, place: str) -> None:
     print("history:")
     for event in detail["events"]:
         change = f"{printable(event['from'] or '-')} -> {printable(event['to'] or '-')}"
-        print(f"  {_when(event['at'])}  {printable(event['event'])}  {change}  {printable(event['actor'])}")
+        print(f"  {when(event['at'])}  {printable(event['event'])}  {change}  {printable(event['actor'])}")
         print(f"    {printable(event['why'])}")
     if call["state"] == "in_doubt":
         _print_what_to_do(detail, place)
@@ -76,9 +76,9 @@ def _facts(detail: Json) -> list[tuple[str, object]]:
         ("occurrence", call["occurrence"] if call["occurrence"] != 1 else None),
         ("request", request and f"{request['method']} {request['target']}"),
         ("arguments", _shortened(_compact(call["args"]))),
-        ("created", _when(call["created_at"])),
-        ("sent", call["sent_at"] and f"{_when(call['sent_at'])}, {_times(call['sends'])}"),
-        ("settled", call["settled_at"] and _when(call["settled_at"])),
+        ("created", when(call["created_at"])),
+        ("sent", call["sent_at"] and f"{when(call['sent_at'])}, {_times(call['sends'])}"),
+        ("settled", call["settled_at"] and when(call["settled_at"])),
         ("kept until", None if _is_past(call) else _kept_until(call)),
         ("answer", _answer(detail["answer"])),
         # Counted under the call's name: answers that were forgotten since are among them.
@@ -104,7 +104,7 @@ def _state(detail: Json) -> str:
 
 def _kept_until(call: Json) -> str | None:
     if call["expires_at"] is not None:
-        return _when(call["expires_at"])
+        return when(call["expires_at"])
     return None if call["settled_at"] is None else "it is forgotten"
 
 
@@ -127,7 +127,7 @@ def _print_what_to_do(detail: Json, place: str) -> None:
     print()
     print("What is known")
     print(f"  It was sent to {printable(call['upstream'])}, or perhaps sent, {_times(call['sends'])}.")
-    print(f"  In doubt since {_when(doubt['since'])}: {printable(doubt['reason'])}.")
+    print(f"  In doubt since {when(doubt['since'])}: {printable(doubt['reason'])}.")
     if doubt["upstream_status"] is not None:
         print(f"  The upstream answered {printable(doubt['upstream_status'])}.")
     if doubt["excerpt"]:
@@ -157,7 +157,7 @@ def _shortened(text: str) -> str:
     return f"{text[:LONGEST_ARGUMENTS]}… ({len(text)} characters; --json has all)"
 
 
-def _when(moment: str | None) -> str:
+def when(moment: str | None) -> str:
     """Null: the record has a number there that no calendar has."""
     return "at no known time" if moment is None else printable(f"{moment[:10]} {moment[11:19]}Z")
 

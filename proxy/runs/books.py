@@ -40,6 +40,7 @@ class RunBooks:
         self._retention = retention
         self._books: OrderedDict[tuple[str, str, str], Book] = OrderedDict()
         self._of_run: dict[tuple[str, str], list[Book]] = {}
+        self._beside = 0
         self._pinned: dict[tuple[int, str], tuple[Upstream, Pinned]] = {}
 
     async def open(self, tenant: str, name: str, attempt: str) -> Book:
@@ -75,7 +76,7 @@ class RunBooks:
 
     async def refresh(self, book: Book) -> None:
         """What others have written since."""
-        stamp = self._store.runs_stamp()  # before reading: what changes after it changes it
+        stamp = self._stamp()  # before reading: what changes after it changes it
         if stamp is not None and stamp == book.stamp:
             return
         tenant, run = book.run.tenant, book.run
@@ -84,6 +85,14 @@ class RunBooks:
         while parent is not None:
             parent = await self._inherit(book, tenant, parent)
         book.stamp = stamp
+
+    def _stamp(self) -> tuple[int, int] | None:
+        foreign = self._store.runs_stamp()
+        return None if foreign is None else (foreign, self._beside)
+
+    def changed_beside(self) -> None:
+        """Somebody in this process has written past the books: an operator at the desk."""
+        self._beside += 1
 
     async def _read(self, book: Book, name: str) -> None:
         since = book.pulses.get(name, 0)

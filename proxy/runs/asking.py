@@ -8,6 +8,7 @@ decides.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
@@ -72,6 +73,7 @@ class RunAsking:
                 return reply
             if self._clock.monotonic() > deadline + LOOK:
                 raise in_progress(ask.family.id)
+            await asyncio.sleep(0)  # what is over by now is cleared away, also where no store is waited for
             await self._books.refresh(ask.book)
 
     async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:

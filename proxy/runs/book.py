@@ -7,6 +7,7 @@ store before every choice. Nothing here decides anything: core/ does, on what is
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -26,7 +27,8 @@ class Book:
         self.ahead: dict[bytes, Call] = {}  # rows read before they are asked for
         self.replayed_at: dict[bytes, tuple[float, ...]] = {}  # to notice polling
         self._owner = owner
-        self._ancestors: dict[str, int] = {}  # by run: up to which seq it is inherited
+        self._ancestors: dict[str, int] = {}  # by run, the nearest first: up to which seq it is inherited
+        self._own_from = sys.maxsize  # in a fork: the seq of its own first step
         self._steps: dict[bytes, Step] = {}
         self._claims: dict[bytes, Step] = {}  # being written by this process
         self._families: dict[bytes, set[bytes]] = {}
@@ -46,12 +48,14 @@ class Book:
         return self._claims.get(key) or self._steps.get(key)
 
     def occurrences(self, family: bytes) -> list[tuple[Step, Occurrence]]:
-        """All identical calls, by number. What the run claimed itself stands before what it inherited."""
+        """All identical calls, by number. What the run claimed itself stands before what it inherited, and
+        the nearer ancestor's before the farther one's."""
         by_number: dict[int, Step] = {}
+        far = {name: n for n, name in enumerate(self._ancestors, 1)}
         for key in self._families.get(family, ()):
             step = self._claims.get(key) or self._steps[key]
             known = by_number.get(step.occurrence)
-            if known is None or known.run != self.run.name:
+            if known is None or far.get(step.run, 0) < far.get(known.run, 0):
                 by_number[step.occurrence] = step
         return [(step, self._occurrence(step)) for _, step in sorted(by_number.items())]
 
@@ -78,11 +82,15 @@ class Book:
     def frontier(self) -> Frontier:
         if self._frontier is None:
             effects = [step for step in self._all() if not step.safe and step.state is not None]
-            asked = (step.seq for step in effects if self._is_asked(step))
+            asked = (self._place(step) for step in effects if self._is_asked(step))
             self._frontier = Frontier(
-                last_effect=max((step.seq for step in effects), default=0), asked=max(asked, default=0)
+                last_effect=max(map(self._place, effects), default=0), asked=max(asked, default=0)
             )
         return self._frontier
+
+    def _place(self, step: Step) -> int:
+        """What an ancestor does while its fork goes on was not made after anything of the fork's own."""
+        return step.seq if step.run == self.run.name else min(step.seq, self._own_from - 1)
 
     def rows(self) -> list[Row]:
         """As divergence sees them."""
@@ -178,14 +186,17 @@ class Book:
 
     def _reach(self, step: Step) -> None:
         """The frontier only ever grows, but for what was forgotten or taken back; then it is found anew."""
+        if step.run == self.run.name and step.seq < self._own_from:
+            self._own_from, self._frontier = step.seq, None
         if step.safe or self._frontier is None:
             return
         if step.state is None:
             self._frontier = None
             return
-        asked = step.seq if self._is_asked(step) else 0
+        place = self._place(step)
+        asked = place if self._is_asked(step) else 0
         self._frontier = Frontier(
-            last_effect=max(self._frontier.last_effect, step.seq), asked=max(self._frontier.asked, asked)
+            last_effect=max(self._frontier.last_effect, place), asked=max(self._frontier.asked, asked)
         )
 
     # ---- what this process does ----

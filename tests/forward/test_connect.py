@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.front.connection import ConnectionLimits
 from proxy.settings import Role, Token
 from proxy.tokens import digest
 from tests.forward.scene import client, scene, through
 from tests.inside import call, raw_call, request_bytes, until
-from tests.origin import READ_ALL, Wait, answer, run_on
+from tests.origin import READ_ALL, Close, Wait, answer, run_on
 from tests.sending import both_loops
 
 AGENT = Token(sha256=digest("agent-token"), tenant="acme", role=Role.AGENT)
@@ -372,5 +373,92 @@ def test_the_end_of_semel_is_the_end_of_intercepted_connections(tmp_path: Path, 
             assert await idle.ended() == b""
             assert await busy.ended() == b""
             assert await stopping == 0
+
+    run_on(loop, scenario())
+
+
+async def test_a_refused_crowd_does_not_cost_an_intercepted_connection_its_place(tmp_path: Path) -> None:
+    """It was let in when it came: what takes its place after the handshake is not counted again."""
+    async with scene(tmp_path) as there, client(there.port) as outside:
+        context = there.context()
+        assert (await outside.connect(there.authority)).status == 200
+        # As if others had come meanwhile: over the limit now.
+        there.app._listener.limits = ConnectionLimits(connections=0)
+        await outside.secure(context)
+        assert (await outside.ask(POST)).semel == "executed"
+
+
+@both_loops
+def test_an_answer_that_breaks_off_is_a_break_inside_tls_too(tmp_path: Path, loop: str) -> None:
+    """Without a length only TLS could say that it is whole: it does not."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def scenario() -> None:
+        release = asyncio.Event()
+        script = (*READ_ALL, head + b"5\r\nabc\r\n\r\n", Wait(release), Close())
+        async with scene(tmp_path, script) as there, through(there) as inside:
+            inside.writer.write(request_bytes("GET", "/x", host="localhost").replace(b"1.1", b"1.0", 1))
+            await inside.reader.readuntil(b"abc")
+            release.set()
+            # A proper end would be read as one; only close_notify makes one in TLS.
+            with pytest.raises(ConnectionError):
+                await inside.reader.read()
+
+    run_on(loop, scenario())
+
+
+async def test_many_at_once_make_one_authority_and_one_call(tmp_path: Path) -> None:
+    """The first CONNECTs of all: one authority, one certificate, one request upstream."""
+    release = asyncio.Event()
+    async with scene(tmp_path, (*READ_ALL, Wait(release), answer(200, b"once"))) as there:
+
+        async def one() -> tuple[str | None, bytes]:
+            async with client(there.port) as outside:
+                assert (await outside.connect(there.authority)).status == 200
+                await outside.secure(there.context())
+                got = await outside.ask(POST)
+                return got.semel, got.body
+
+        asking = [asyncio.ensure_future(one()) for _ in range(10)]
+        await until(lambda: there.origin.started)
+        release.set()
+        got = await asyncio.gather(*asking)
+        assert {body for _, body in got} == {b"once"}
+        assert [status for status, _ in got].count("executed") == 1
+        assert there.origin.started == 1
+
+
+async def test_a_policy_that_goes_takes_its_host_along(tmp_path: Path) -> None:
+    """Requests inside a CONNECT are ruled by the policies of their time, not of the CONNECT's."""
+    async with scene(tmp_path) as there, through(there) as inside:
+        assert (await inside.ask(POST)).semel == "executed"
+        (tmp_path / "policies" / "test.yaml").write_text("upstream: other\nbase_url: https://other.example\n")
+        assert await there.app.watch.check_now()
+        got = await inside.ask(POST)
+        assert (got.status, b"unknown-upstream" in got.body) == (403, True)
+        assert there.origin.started == 1
+
+
+async def test_an_authority_that_cannot_be_used_is_said_and_nothing_is_sent(tmp_path: Path) -> None:
+    """502 is the answer to the CONNECT, with what to do; base URLs go on."""
+    async with scene(tmp_path) as there:
+        there.ca.with_name("ca.key").chmod(0o644)
+        got = await raw_call(there.port, request_bytes("CONNECT", there.authority))
+        assert got.status == 502
+        assert b"chmod go=" in got.body
+        assert (await call(there.port, "POST", "/up/x")).semel == "executed"
+
+
+@both_loops
+def test_the_end_of_semel_does_not_wait_for_a_hello(tmp_path: Path, loop: str) -> None:
+    """A client in the middle of the handshake is let go with the others."""
+
+    async def scenario() -> None:
+        async with scene(tmp_path) as there, client(there.port) as outside:
+            assert (await outside.connect(there.authority)).status == 200
+            outside.writer.write(b"\x16\x03\x01")
+            async with asyncio.timeout(10):
+                assert await there.app.stop(60.0) == 0
+            assert await outside.ended() == b""
 
     run_on(loop, scenario())

@@ -105,6 +105,7 @@ async def fork(semel: RunProcess, name: str, *, at: int, of: str = "r", resend: 
         last_seq=parent.last_seq,
         parent=Parent(run=of, at=at, resend=resend),
         origin=parent.origin or parent.name,
+        recipes=parent.recipes,
     )
     entry = RunEntry(now, "operator:ada", "forked", f"from {of} at {at}")
     assert await semel.store.swap_run(run, entry, expected=0)

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import nginx
 from benchmarks.million import Check, measure_store
@@ -24,6 +25,9 @@ from benchmarks.table import Figures, as_markdown
 ROOT = Path(__file__).parent.parent
 CONNECTIONS = 64
 NGINX = "nginx proxy_cache hit"
+ONE_BY_ONE = "bare aiohttp.web.Server, one by one"
+RUN_REPLAY = "semel replays a run, one by one"
+STEPS = 1000
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
 
@@ -74,6 +78,23 @@ def load(port: int, path: str, kind: str, total: int, connections: int, seed: st
     return float(done.stdout)
 
 
+class Case(NamedTuple):
+    """`unique`: every request of every round is another call; `steps`: of every round the same ones, in
+    order; `same`: all ask for one."""
+
+    which: str
+    path: str
+    kind: str
+    number: int
+    connections: int = CONNECTIONS
+
+    def measure(self, ports: dict[str, int], round_name: str) -> float:
+        seed = round_name if self.kind == "unique" else self.kind
+        kind = "unique" if self.kind == "steps" else self.kind
+        path = self.path.format(attempt=round_name)
+        return load(ports[self.which], path, kind, self.number, self.connections, seed)
+
+
 def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
     with ExitStack() as stack:
         origin = stack.enter_context(
@@ -104,23 +125,25 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
             ),
         }  # fmt: skip
         cases = {
-            "bare aiohttp.web.Server": ("constant", "/pay", "unique", total),
-            "semel replay": ("semel", "/bench/pay", "same", total),
-            "bare aiohttp reverse proxy": ("forward", "/pay", "unique", total),
-            "semel once": ("semel", "/bench/pay", "unique", total),
+            "bare aiohttp.web.Server": Case("constant", "/pay", "unique", total),
+            "semel replay": Case("semel", "/bench/pay", "same", total),
+            "bare aiohttp reverse proxy": Case("forward", "/pay", "unique", total),
+            "semel once": Case("semel", "/bench/pay", "unique", total),
+            ONE_BY_ONE: Case("constant", "/pay", "steps", STEPS, connections=1),
+            RUN_REPLAY: Case("semel", "/@bench+{attempt}/bench/pay", "steps", STEPS, connections=1),
         }
         program = nginx.find()
         if program is None:
             print("nginx is not installed: measured without it", file=sys.stderr, flush=True)
         else:
             ports["nginx"] = stack.enter_context(nginx.serving(program, origin, SERVER_CORE, work))
-            cases = {NGINX: ("nginx", "/pay", "same", total), **cases}
+            cases = {NGINX: Case("nginx", "/pay", "same", total), **cases}
+        cases[RUN_REPLAY].measure(ports, "first")  # what is then replayed
         found: dict[str, list[float]] = {name: [] for name in cases}
         for round_number in range(rounds):
-            for name, (which, path, kind, count) in cases.items():
+            for name, case in cases.items():
                 print(f"round {round_number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
-                seed = f"r{round_number}" if kind == "unique" else "same"
-                found[name].append(load(ports[which], path, kind, count, CONNECTIONS, seed))
+                found[name].append(case.measure(ports, f"r{round_number}"))
         return found
 
 
@@ -151,6 +174,8 @@ def main() -> int:
                  ratio(found, "semel once", "bare aiohttp reverse proxy"), "at least", 0.5),
                 ("replay against a bare aiohttp.web.Server",
                  ratio(found, "semel replay", "bare aiohttp.web.Server"), "at least", 0.6),
+                (f"a run of {STEPS:,} steps replayed one by one against a bare server, times its time",
+                 ratio(found, ONE_BY_ONE, RUN_REPLAY), "at most", 1.6),
             ]  # fmt: skip
             if NGINX in found:
                 shown["replay against an nginx proxy_cache hit"] = ratio(found, "semel replay", NGINX)

@@ -25,13 +25,16 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
     assert done.returncode == bool(told["failed"])
-    servers = {"bare aiohttp.web.Server", "semel replay", "bare aiohttp reverse proxy", "semel once"}
+    servers = {
+        "bare aiohttp.web.Server", "semel replay", "bare aiohttp reverse proxy", "semel once",
+        "bare aiohttp.web.Server, one by one", "semel replays a run, one by one",
+    }  # fmt: skip
     if nginx.find() is not None:
         servers.add("nginx proxy_cache hit")
         assert "replay against an nginx proxy_cache hit" in told["shown"]
     assert set(told["rates"]) == servers
     assert all(rate > 0 for rate in told["rates"].values())
-    assert len(told["checks"]) == 6
+    assert len(told["checks"]) == 7
     page = table.read_text()
     for name, value, _, _ in told["checks"]:
         assert f"| {name} | {value:.2f} |" in page

@@ -78,6 +78,10 @@ class RunAsking:
 
     async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:
         """None: something has changed, look again."""
+        if ask.occurrence is None:
+            step = ask.book.untouched(ask.family.key)
+            if step is not None:
+                return await self._from_record.first(ask, step)
         book, waited = ask.book, self._clock.monotonic() - began
         known = book.occurrences(ask.family.key)
         if self._served_elsewhere(known):

@@ -59,6 +59,21 @@ class Book:
                 by_number[step.occurrence] = step
         return [(step, self._occurrence(step)) for _, step in sorted(by_number.items())]
 
+    def untouched(self, family: bytes) -> Step | None:
+        """The first of identical calls, if it is done and this attempt has been served from none of them: it
+        is the one that is asked for, whatever the request says about retries."""
+        keys = self._families.get(family)
+        if not keys or not self.attempt or self._ancestors:
+            return None
+        first = None
+        for key in keys:
+            step = self._steps.get(key)
+            if step is None or key in self._exchanges or key in self._claims or step.in_run.numbered:
+                return None
+            if first is None or step.occurrence < first.occurrence:
+                first = step
+        return first if first is not None and first.state is State.DONE else None
+
     def _occurrence(self, step: Step) -> Occurrence:
         in_run, exchanges = step.in_run, self._exchanges.get(step.key)
         return Occurrence(

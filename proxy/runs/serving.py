@@ -5,6 +5,7 @@ Uses are counted durably before a caller is answered. What a caller was given is
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import NamedTuple, assert_never
 
 from proxy.asking import Replayed, Reply
@@ -75,8 +76,17 @@ class FromRecord:
         retries = isinstance(choice, Existing) and choice.is_retry
         counts = joins or (retries and retry_is_durable(row, handover.exchange))
         chosen = _Chosen(step, handover, counts)
+        return await self._guarded(handover, self._serve(ask, chosen, what, deadline))
+
+    async def first(self, ask: RunAsk, step: Step) -> Reply | None:
+        """The common case of a re-run: a call that is done, and not yet given to this attempt."""
+        chosen = _Chosen(step, self._claiming.reserve(ask, step, How.REPLAYED), counts=False)
+        return await self._guarded(chosen.handover, self._replay(ask, chosen))
+
+    async def _guarded(self, handover: Handover, serving: Awaitable[Reply | None]) -> Reply | None:
+        """Whatever happens, it is known how the handing over stands."""
         try:
-            reply = await self._serve(ask, chosen, what, deadline)
+            reply = await serving
         except Superseded:
             reply = None
         except Refusal:
@@ -130,13 +140,17 @@ class FromRecord:
             why = call.answer.why_nowhere or "its answer is lost or damaged"
             raise AnswerUnavailable(f"The call happened and is not sent again, but {why}.", call=call.id)
         handover.final = call.state is State.DONE
-        handover.begun()
+        if not isinstance(produced.body, bytes):  # it takes a while: others should know
+            handover.begun()
         self._store.mark_replayed(step.key, self._clock.now())
         self._notice_polling(ask, step)
         return Replayed(call, produced, handover)
 
     def _notice_polling(self, ask: RunAsk, step: Step) -> None:
-        times = ask.book.replayed_at.get(step.key, ())
+        times = ask.book.replayed_at.get(step.key)
+        if times is None:
+            ask.book.replayed_at[step.key] = (self._clock.now(),)
+            return
         kept, polls = after_replay(times, self._clock.now())
         ask.book.replayed_at[step.key] = kept
         if polls:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -16,7 +17,18 @@ from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pa
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
-from proxy.core.policy import Match, Mode, PolicySet, Repeat, Scope, Upstream, default_rule, find_rule
+from proxy.core.policy import (
+    ClientKey,
+    Match,
+    Mode,
+    PolicySet,
+    Repeat,
+    Rule,
+    Scope,
+    Upstream,
+    default_rule,
+    find_rule,
+)
 from proxy.front.address import UpstreamAddress
 from proxy.front.aside import Aside
 from proxy.spool import Spool
@@ -151,8 +163,14 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         return Named(match, safe, identify(asked, rule, secret))
     in_run = asked._replace(run=request.origin, occurrence=ANY_OCCURRENCE, canonical=request.canonical)
     shares = rule.mode is Mode.CACHE or (rule.scope is Scope.TENANT and not safe)
-    shared = identify(asked, rule, secret) if shares else None
+    # In a run the client's key is only evidence: SDKs mint new ones after a crash, and those must find the
+    # shared call that may be in doubt.
+    shared = identify(asked, _without_client_key(rule), secret) if shares else None
     return Named(match, safe, identify(in_run, rule, secret), shared)
+
+
+def _without_client_key(rule: Rule) -> Rule:
+    return replace(rule, key=replace(rule.key, client_key=ClientKey.IGNORE))
 
 
 def _arguments(named: Named) -> bytes:

@@ -10,6 +10,8 @@ from proxy.asking import Ask
 from proxy.core.intent import State
 from proxy.core.policy import Mode, Repeat, Rule, Scope
 from proxy.errors import InDoubt, StoreUnavailable, UpstreamUnreachable
+from proxy.runs.shared import SharedCall
+from proxy.upstream.base import Lost
 from tests.exchange.stage import Got, Prepared, Talk, answers, lost, not_sent, until
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
@@ -164,6 +166,31 @@ async def test_when_the_proxy_dies_the_shared_call_knows() -> None:
     await scenes.resolve(other, scenes.shared_row(other, "set"), body=b"found")
     assert (await Agent(other, "a2").write("set", rule=SHARED)).body == b"found"
     assert semel.origin.sent["set"] == 1
+
+
+@pytest.mark.parametrize("fate", ["lost", "killed"])
+@in_virtual_time
+async def test_a_shared_doubt_holds_in_its_run_though_the_agents_token_was_refreshed(fate: str) -> None:
+    """The shared call has another principal now, and so another name; for the run it is the same call, which
+    may have been executed."""
+    semel, talk = RunProcess(), Talk()
+    semel.origin.plays("set", talk)
+    caller = Agent(semel).start("set", safe=False, rule=SHARED)
+    await talk.sent.wait()
+    if fate == "lost":
+        talk.end(Lost("the connection broke", None, False))
+    else:
+        await semel.die()
+    await asyncio.wait({caller})
+    assert caller.exception() is not None
+    other = Agent(RunProcess(semel.world, semel.origin), "a2")
+    ask = await other.asked("set", safe=False, rule=SHARED)
+    assert ask.shared is not None
+    refreshed = SharedCall(ask.shared.ask._replace(identity=identity_of("tenant set, by another token")))
+    asked = other.semel.runs.ask(ask._replace(shared=refreshed))
+    (outcome,) = await asyncio.gather(asked, return_exceptions=True)
+    assert semel.origin.sent["set"] == 1, "it was sent twice"
+    assert isinstance(outcome, InDoubt)
 
 
 @in_virtual_time

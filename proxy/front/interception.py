@@ -146,6 +146,8 @@ class Interception:
                 self._tell_of(host, error, leaves)
             below.close()
             raise ConnectionResetError("no TLS") from error
+        if tls.gone:
+            raise ConnectionResetError("the client has left")
         successor = connection.succeeded_by(
             Inside(Place("https" if secured else "http", host, port), speaker)
         )

@@ -34,10 +34,10 @@ class TlsServer(asyncio.Protocol, asyncio.Transport):
         self._lost = lost  # told of the end where nobody is above
         self._paused = False
         self._closing = False
-        self._gone = False
         self._plain = False
         self.first = bytearray()  # where it is no TLS: what came so far
         self.begun = False  # a byte came
+        self.gone = False  # whoever attaches now would never hear of the end
         self.opened: asyncio.Future[bool] = self._loop.create_future()  # False: it is no TLS
 
     # ---- what the transport below says ----
@@ -65,7 +65,7 @@ class TlsServer(asyncio.Protocol, asyncio.Transport):
         return False
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._closing = self._gone = True
+        self._closing = self.gone = True
         if not self.opened.done():
             self.opened.set_exception(ConnectionResetError("the client closed the connection"))
         above, self._above = self._above, None
@@ -127,8 +127,6 @@ class TlsServer(asyncio.Protocol, asyncio.Transport):
     def attach(self, above: asyncio.Protocol) -> None:
         above.connection_made(self)
         self.set_protocol(above)
-        if self._gone:  # faster than whoever attaches
-            self._loop.call_soon(above.connection_lost, None)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         assert isinstance(protocol, asyncio.Protocol)

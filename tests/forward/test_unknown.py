@@ -199,3 +199,24 @@ def test_who_does_not_take_what_is_there_for_it_is_let_go(
             await until(lambda: not there.app._listener.connections)
 
     run_on(loop, scenario())
+
+
+async def test_in_a_run_each_host_has_its_own_past(tmp_path: Path) -> None:
+    """The same request to two hosts: two calls, and a second attempt is given each one's own answer."""
+    settings = {"forward.unknown": "record"}
+    one_says, two_says = (*READ_ALL, answer(200, b"one")), (*READ_ALL, answer(200, b"two"))
+    async with (
+        scene(tmp_path, settings=settings) as there,
+        Origin(one_says) as one,
+        Origin(two_says) as two,
+    ):
+        given: dict[str, list[tuple[str | None, bytes]]] = {"first": [], "second": []}
+        for attempt, got in given.items():
+            user = {"Proxy-Authorization": "Basic " + b64encode(f"task+{attempt}:".encode()).decode()}
+            for origin in (one, two):
+                raw = request_bytes("POST", f"http://localhost:{origin.port}/x", user, b"x")
+                reply = await raw_call(there.port, raw)
+                got.append((reply.semel, reply.body))
+        assert given["first"] == [("executed", b"one"), ("executed", b"two")]
+        assert given["second"] == [("replayed", b"one"), ("replayed", b"two")]
+        assert (one.started, two.started) == (1, 1)

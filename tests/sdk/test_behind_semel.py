@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from proxy.app import App
 from proxy.demo.model import ModelApi, cut, play
 from proxy.demo.turn import Step, ToolCall
 from tests.inside import semel
-
-anthropic = pytest.importorskip("anthropic")
-openai = pytest.importorskip("openai")
 
 SCRIPT = play(Step("Let me look.", (ToolCall("get_weather", {"city": "Ulm"}),)), Step("Sunny."))
 # Outside runs only what says `same` is kept: these stand in for a run.

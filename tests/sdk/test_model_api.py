@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
+import anthropic
+import openai
 import pytest
 
 from proxy.core.clauses import Cost
@@ -17,9 +19,6 @@ from proxy.core.policy import Rule
 from proxy.core.sse import EventStream
 from proxy.demo.model import ModelApi, cut, echo, play, refuse, stall
 from proxy.demo.turn import Message, Step, ToolCall
-
-anthropic = pytest.importorskip("anthropic")
-openai = pytest.importorskip("openai")
 
 WEATHER = ToolCall("get_weather", {"city": "Ulm", "days": [1, 2]})
 SCRIPT = play(Step("Let me look.", (WEATHER, ToolCall("get_time", {}))), Step("Sunny."))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.admin.schemas import document
 from proxy.cli.call_ids import ANOTHER, looked_in
-from proxy.cli.output import DONE, Refused, add_json, counted, print_json, warn
+from proxy.cli.output import DONE, Refused, add_json, counted, print_json, printable, warn
 from proxy.cli.parsing import examples
 from proxy.cli.reach import add_desk_flags, login, opened_desk, same_place
 from proxy.cli.runs_diff import RUN_DIFF
@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 # `list` prints a RunPage, `show` a RunDetail, `fork` a Run, `allow` an Allowed: components of the HTTP API.
 _API = document("RunPage", "RunDetail", "Run", "Allowed")
-SCHEMA = _API | {"anyOf": [*_API["anyOf"], RUN_DIFF]}
+_WRITTEN = {
+    "type": "object",
+    "properties": {
+        "output": {"type": "string"},
+        "runs": {"type": "integer", "minimum": 0},
+        "bytes": {"type": "integer", "minimum": 0},
+    },
+    "required": ["output", "runs", "bytes"],
+    "additionalProperties": False,
+}
+SCHEMA = _API | {"anyOf": [*_API["anyOf"], RUN_DIFF, _WRITTEN]}
 RUN_HELP = "the run's name"
 
 
@@ -124,6 +134,7 @@ def _register_export(below: argparse._SubParsersAction[argparse.ArgumentParser])
     command.add_argument("--all", action="store_true", help="every run that has not expired, newest first")
     command.add_argument("--output", metavar="FILE",
                          help="as it was until the end, then whole (default: print)")  # fmt: skip
+    command.add_argument("--json", action="store_true", help="tell in JSON what was written to FILE")
 
 
 def _add_decision(command: argparse.ArgumentParser) -> None:
@@ -241,7 +252,6 @@ async def _diff(desk: Desk, options: argparse.Namespace) -> int:
 
 async def _fork(desk: Desk, options: argparse.Namespace) -> int:
     from proxy.admin.run_desk import Fork
-    from proxy.cli.output import printable
 
     fork = Fork(by=login(), reason=options.reason, at=options.at, name=options.new, resend=options.resend)
     made = await desk.runs.fork(options.name, fork)
@@ -269,7 +279,11 @@ async def _export(desk: Desk, options: argparse.Namespace) -> int:
 
     if (options.name is None) != bool(options.all):
         raise ConfigurationError("Name a run, or say --all: one of them.")
+    if options.json and options.output is None:
+        raise ConfigurationError("What is printed is the export: --json tells of a file, with --output FILE.")
     told = await export(desk, options.name, options.output)
-    if options.output is not None:
-        warn(f"{counted(told.runs, 'run')}, {told.size} bytes in {options.output}")
+    if options.json:
+        print_json({"output": options.output, "runs": told.runs, "bytes": told.size})
+    elif options.output is not None:
+        print(f"{counted(told.runs, 'run')}, {told.size} bytes in {printable(options.output)}")
     return DONE

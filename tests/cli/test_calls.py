@@ -146,7 +146,7 @@ async def test_a_list_keeps_the_order_of_the_first_sight(
         assert [call["id"] for call in listed] == [second, first]
         told = " ".join((await desk("list", "--help")).out.split())
         assert "in the order in which calls were first seen, newest first" in told
-        assert "only this run (runs are not supported yet)" in told
+        assert "only this run" in told
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -285,6 +285,18 @@ async def test_a_client_that_does_not_trust_semel_is_told_of_once(tmp_path: Path
             assert (await inside.ask(POST)).semel == "executed", "others are served"
 
 
+async def test_for_stripe_the_line_names_what_to_add_to_the_code(tmp_path: Path) -> None:
+    """Its SDK brings its own list of authorities and looks at no variable."""
+    async with scene(tmp_path, more="hosts: [api.stripe.com]\n") as there, client(there.port) as outside:
+        assert (await outside.connect("api.stripe.com:443")).status == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await outside.secure(ssl.create_default_context(), "api.stripe.com")
+        await until(lambda: there.told("tls-not-agreed"))
+        (told,) = there.told("tls-not-agreed")
+        assert told["host"] == "api.stripe.com"
+        assert 'stripe.ca_bundle_path = os.environ["SSL_CERT_FILE"]' in str(told["advice"])
+
+
 async def test_a_client_that_never_says_hello_is_let_go(tmp_path: Path) -> None:
     """Silence, and half a hello: the header timer is for them too."""
     settings = {"limits.header_timeout": "200ms"}

@@ -51,7 +51,7 @@ async def price_now(rule: Rule, capture: Capture) -> float | None:
 
 
 class Flights:
-    """`by_key` are those that have a name; `on_row` hears of every row of a run that is durable now."""
+    """`by_key` are those that have a name."""
 
     def __init__(
         self,
@@ -72,7 +72,6 @@ class Flights:
         self._limits = limits
         self._price = price
         self.by_key: dict[bytes, Flight] = {}
-        self.on_row: Callable[[Call], None] = lambda call: None
         self.position: Callable[[Call], int] = lambda call: call.seq  # how far its run has come
         self._aloft: dict[asyncio.Task[None], Flight] = {}  # also those that are only passed through
         self.stopping = False
@@ -181,7 +180,6 @@ class Flights:
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
-                    self._tell_run(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
         finally:
             flight.claimed(None)
@@ -276,8 +274,6 @@ class Flights:
             settlement = settlement._replace(cost_usd=flight.cost_usd)
         settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
         faults.reach(Point.SETTLED)
-        if settled is not None:
-            self._tell_run(settled)
         if capture.is_over:
             return
         if settled is None:
@@ -294,10 +290,6 @@ class Flights:
             return judgement.settlement
         receipt = Receipt(attempt=call.attempt, problem=name, position=self.position(call))
         return judgement.settlement._replace(receipt=receipt)
-
-    def _tell_run(self, call: Call) -> None:
-        if call.run:
-            self.on_row(call)
 
     # ---- leaving ----
 

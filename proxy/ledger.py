@@ -104,6 +104,7 @@ class Ledger:
         self._inline_body = inline_body
         self._actor = f"proxy:{store.owner}"
         self._new_in_a_row = 0
+        self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
 
     async def get(self, key: bytes) -> Call | None:
@@ -122,6 +123,8 @@ class Ledger:
         began = self._clock.monotonic()
         swap = await self._store.swap(call, entry, expected=expected, served=served)
         self._observer.store_took("swap", self._clock.monotonic() - began)
+        if call.run and swap.won:
+            self.on_row(evolve(call, seq=swap.seq))
         return swap
 
     # ---- before the send ----

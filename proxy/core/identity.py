@@ -180,5 +180,8 @@ ANY_OCCURRENCE = 0
 
 def occurrence_of(family: Identity, run: str, n: int) -> Identity:
     """The n-th of a run's identical calls: `family` was identified with ANY_OCCURRENCE."""
-    parts = (b"occurrence", family.key, run.encode(), b"%d" % n)
-    return family._replace(key=_row_name(frame(parts)))
+    return family._replace(key=occurrence_key(family.key, run, n))
+
+
+def occurrence_key(family: bytes, run: str, n: int) -> bytes:
+    return _row_name(frame((b"occurrence", family, run.encode(), b"%d" % n)))

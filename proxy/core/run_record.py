@@ -41,7 +41,7 @@ class InRun:
     numbered: bool = False  # the client gave the number
     resolved: bool = False  # a person said what became of it
     retired: bool = False  # by `runs allow`
-    shared: bool = False  # filled from a call of the whole tenant, which is the one that is sent
+    shared: str = ""  # the id of the tenant's call from which it is filled, and which is the one that is sent
 
 
 class End(StrEnum):

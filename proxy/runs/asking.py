@@ -59,7 +59,7 @@ class RunAsking:
         self._from_record = FromRecord(
             store, ledger, flights, exchange, books, clock, observer, self._claiming
         )
-        flights.on_row, flights.position = books.row, books.position
+        ledger.on_row, flights.position = books.row, books.position
 
     async def ask(self, ask: RunAsk) -> Reply:
         deadline = self._clock.monotonic() + ask.rule.wait
@@ -74,7 +74,7 @@ class RunAsking:
             if self._clock.monotonic() > deadline + LOOK:
                 raise in_progress(ask.family.id)
             await asyncio.sleep(0)  # what is over by now is cleared away, also where no store is waited for
-            await self._books.refresh(ask.book)
+            await self._books.refresh(ask.book, anyway=True)
 
     async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:
         """None: something has changed, look again."""

@@ -24,6 +24,7 @@ class Book:
         self.attempt = attempt
         self.pulses: dict[str, int] = {}  # by run, this one and those it was forked from: known up to there
         self.stamp: tuple[int, int] | None = None  # the books', when that was read
+        self.asked_at = 0.0  # when it was opened last
         self.ahead: dict[bytes, Call] = {}  # rows read before they are asked for
         self.replayed_at: dict[bytes, tuple[float, ...]] = {}  # to notice polling
         self._owner = owner

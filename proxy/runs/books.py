@@ -41,6 +41,7 @@ class RunBooks:
         self._books: OrderedDict[tuple[str, str, str], Book] = OrderedDict()
         self._of_run: dict[tuple[str, str], list[Book]] = {}
         self._beside = 0
+        self._forks = 0  # among the books
         self._pinned: dict[tuple[int, str], tuple[Upstream, Pinned]] = {}
 
     async def open(self, tenant: str, name: str, attempt: str) -> Book:
@@ -48,12 +49,13 @@ class RunBooks:
         key = (tenant, name, attempt)
         book = self._books.get(key)
         if book is None:
-            book = await self._first_look(tenant, name, attempt)
-            book = self._keep(key, book)
+            # Kept before it is read: what this process writes meanwhile is told to it.
+            book = self._keep(key, await self._first_look(tenant, name, attempt))
         else:
             self._books.move_to_end(key)
-            await self.refresh(book)
-        self._refuse_expired(book.run)
+        await self.refresh(book)
+        self._refuse_expired(book.run, book.asked_at)
+        book.asked_at = self._clock.now()
         return book
 
     async def _first_look(self, tenant: str, name: str, attempt: str) -> Book:
@@ -61,12 +63,12 @@ class RunBooks:
         if known is not None:
             self._refuse_expired(known)
         run = await self._store.open_run(tenant, name, attempt, self._clock.now())
-        book = Book(run, attempt, self._store.owner)
-        await self.refresh(book)
-        return book
+        return Book(run, attempt, self._store.owner)
 
-    def _refuse_expired(self, run: Run) -> None:
-        over = is_expired(last_activity=run.active_at, retention=self._retention, now=self._clock.now())
+    def _refuse_expired(self, run: Run, asked_at: float = 0.0) -> None:
+        """`asked_at`: what this process was asked is activity too, long before it is written down."""
+        last = max(run.active_at, asked_at)
+        over = is_expired(last_activity=last, retention=self._retention, now=self._clock.now())
         if over or run.state is RunState.EXPIRED:
             raise RunExpired(
                 f"The run {run.name!r} is over: its record is kept for {self._retention:g} seconds after its "
@@ -74,10 +76,10 @@ class RunBooks:
                 run=run.name,
             )
 
-    async def refresh(self, book: Book) -> None:
-        """What others have written since."""
+    async def refresh(self, book: Book, *, anyway: bool = False) -> None:
+        """What others have written since. `anyway`: also if it seems that they have not."""
         stamp = self._stamp()  # before reading: what changes after it changes it
-        if stamp is not None and stamp == book.stamp:
+        if stamp is not None and stamp == book.stamp and not anyway:
             return
         tenant, run = book.run.tenant, book.run
         await self._read(book, run.name)
@@ -120,6 +122,8 @@ class RunBooks:
         """A row of a run that this process has written."""
         for book in self._of_run.get((call.tenant, call.run), ()):
             book.learn(step_of(call))
+        if self._forks:  # one of them may refer to it
+            self.changed_beside()
 
     def position(self, call: Call) -> int:
         books = self._of_run.get((call.tenant, call.run), ())
@@ -130,9 +134,11 @@ class RunBooks:
         kept = self._books.setdefault(key, book)
         if kept is book:
             self._of_run.setdefault(key[:2], []).append(book)
+            self._forks += book.run.parent is not None
         for old in list(self._books)[: max(0, len(self._books) - AT_HAND)]:
             if self._books[old].is_idle():
                 gone = self._books.pop(old)
+                self._forks -= gone.run.parent is not None
                 self._of_run[old[:2]].remove(gone)
                 if not self._of_run[old[:2]]:
                     del self._of_run[old[:2]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from proxy.asking import Ask, Live, Reply, Sendable
 from proxy.clock import Clock
 from proxy.core.identity import Identity, occurrence_of
-from proxy.core.intent import Call, State
+from proxy.core.intent import Call, State, is_live
 from proxy.core.policy import Repeat, Rule
 from proxy.core.retry_evidence import Evidence
 from proxy.core.run_record import Exchange as Served
@@ -21,7 +21,7 @@ from proxy.ledger import Ledger, RunPlace
 from proxy.refusals import collision
 from proxy.runs.book import Book
 from proxy.runs.handover import Handover
-from proxy.runs.shared import SharedCall
+from proxy.runs.shared import SharedCall, identity_of
 from proxy.store.base import Store
 
 # So many rows are read ahead, and only small ones are kept: half a megabyte for a run, at most.
@@ -59,8 +59,9 @@ class Claiming:
         identity = occurrence_of(ask.family, book.run.name, n)
         inherited = step is not None and step.run != book.run.name
         over = None
-        if step is not None and not inherited:
-            over = await self.row(ask, step)
+        if step is not None:
+            ask = ask._replace(shared=await self._shared(ask, step))
+            over = None if inherited else await self.row(ask, step)
             if book.step(step.key) != step or identity.key in self._flights.by_key:
                 return None
         handover, place, claim = self._reserved_claim(ask, identity, n, step if over is not None else None)
@@ -84,6 +85,16 @@ class Claiming:
             raise
         return handing_on(live, handover)
 
+    async def _shared(self, ask: RunAsk, step: Step) -> SharedCall | None:
+        """The tenant's call that this one was filled from. A refreshed token would name another, but what may
+        have been executed is the one that was asked."""
+        if ask.shared is None or not step.in_run.shared:
+            return ask.shared
+        known = await self._ledger.get(bytes.fromhex(step.in_run.shared))
+        if known is None or not is_live(known, self._clock.now()):
+            return ask.shared
+        return SharedCall(ask.shared.ask._replace(identity=identity_of(known)))
+
     def _reserved_claim(
         self, ask: RunAsk, identity: Identity, n: int, over: Step | None
     ) -> tuple[Handover, RunPlace, Step]:
@@ -94,7 +105,7 @@ class Claiming:
             tries=over.in_run.tries + 1 if over is not None and _tried_by(over, book.attempt) else 1,
             numbered=ask.occurrence is not None,
             retired=over is not None and over.in_run.retired,
-            shared=ask.shared is not None,
+            shared="" if ask.shared is None else ask.shared.ask.identity.id,
         )
         claim = Step(
             key=identity.key,

@@ -43,6 +43,16 @@ class Handover:
         """Nobody was served; the caller looks again."""
         self._book.take_back(self._key, self.exchange)
 
+    @property
+    def run(self) -> str:
+        return self._book.run.name
+
+    def move(self, key: bytes, fence: int) -> None:
+        """To another row with the same answer."""
+        self._book.take_back(self._key, self.exchange)
+        self._key = key
+        self.exchange = self._book.start(key, replace(self.exchange, fence=fence))
+
     def serving(self) -> Serving:
         return Serving(self._book.run.tenant, self._book.run.name, self._key, self.exchange)
 

@@ -104,7 +104,7 @@ class FromRecord:
     ) -> Reply | None:
         match what:
             case Again(problem) if problem != ANSWER:
-                if problem == "in-doubt" and await self._shared_is_settled(ask):
+                if problem == "in-doubt" and await self._shared_is_settled(chosen.step):
                     chosen.handover.take_back()
                     return await self._claiming.claim(ask, chosen.step.occurrence, chosen.step)
                 raise recorded_problem(await self._claiming.row(ask, chosen.step), problem)
@@ -117,12 +117,12 @@ class FromRecord:
             case _:
                 assert_never(what)
 
-    async def _shared_is_settled(self, ask: RunAsk) -> bool:
+    async def _shared_is_settled(self, step: Step) -> bool:
         """The doubt was the shared call's, and it has an answer by now or a person knew more. What has lapsed
         since says nothing: it may have been executed."""
-        if ask.shared is None:
+        if not step.in_run.shared:
             return False
-        call = await self._ledger.get(ask.shared.ask.identity.key)
+        call = await self._ledger.get(bytes.fromhex(step.in_run.shared))
         return call is not None and call.state is not State.IN_DOUBT and is_live(call, self._clock.now())
 
     async def _replay(self, ask: RunAsk, chosen: _Chosen) -> Reply | None:

@@ -9,12 +9,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from proxy.asking import Ask, Replayed, Source, Unrecorded
+from proxy.core.identity import Identity
+from proxy.core.intent import Call
 from proxy.errors import StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flight import Flight
 from proxy.refusals import in_progress
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Lost, Result
+
+
+def identity_of(call: Call) -> Identity:
+    """As it was named when it was claimed."""
+    return Identity(call.key, call.fingerprint, call.named_by, arguments=b"")
 
 
 class SharedCall(NamedTuple):

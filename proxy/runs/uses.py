@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.clock import Clock
-from proxy.core.intent import Call, Entry, evolve
+from proxy.core.identity import occurrence_key
+from proxy.core.intent import Call, Entry, State, evolve
 from proxy.core.run_record import InRun, Receipt
 from proxy.flight import Superseded
 from proxy.ledger import Ledger
@@ -25,6 +26,8 @@ class Uses:
 
     async def count(self, call: Call, handover: Handover) -> Call:
         """One more use, durable. The row as it stands then; raises Superseded where it is another claim's."""
+        if call.run != handover.run:
+            return await self._adopt(call, handover)
         fence = call.fence
         while True:
             in_run = _in_run(call)
@@ -33,6 +36,30 @@ class Uses:
             if swapped is not None:
                 return swapped
             call = await self._again(call, fence)
+
+    async def _adopt(self, call: Call, handover: Handover) -> Call:
+        """In a fork: how often its agent is served by a parent's call is not the parent's to count. The fork
+        gets a row of its own with the same answer. While the call is open there is nothing to count yet."""
+        if call.state is not State.DONE:
+            return call
+        now, in_run = self._clock.now(), _in_run(call)
+        own = evolve(
+            call,
+            key=occurrence_key(in_run.family, handover.run, call.occurrence),
+            run=handover.run,
+            attempt=handover.exchange.attempt,
+            version=1,
+            fence=1,
+            born=now,
+            in_run=replace(in_run, uses=in_run.uses + 1, receipts=(), retired=False),
+        )
+        handover.move(own.key, own.fence)
+        entry = Entry(now, self._actor, "adopted", None, own.state, f"from {call.id} of {call.run}", 1)
+        swap = await self._store.swap(own, entry, expected=0, served=handover.serving())
+        if not swap.won:
+            raise Superseded
+        self._books.row(own)
+        return own
 
     async def receive(self, call: Call, problem: str, book: Book) -> None:
         """A problem that this attempt is given counts as received."""

@@ -192,7 +192,9 @@ class MemoryRuns:
         ]
 
     def _calls_over(self, before: float) -> list[Call]:
-        over = set(self._over(before))
+        """Of runs that are over, and what was left open in one that is gone."""
+        gone = {key for key, run in self._runs.runs.items() if run.state is RunState.EXPIRED}
+        over = gone.union(self._over(before))
         return [
             call
             for call in self._calls.values()

@@ -34,7 +34,7 @@ def in_run_to_json(in_run: InRun) -> str:
         said["receipts"] = [(r.attempt, r.problem, r.position) for r in in_run.receipts]
     for name in ("numbered", "resolved", "retired", "shared"):
         if getattr(in_run, name):
-            said[name] = True
+            said[name] = getattr(in_run, name)
     return orjson.dumps(said).decode()
 
 

@@ -95,7 +95,20 @@ OPEN_LEFT = (
     "SELECT 1 FROM calls INDEXED BY calls_of_runs WHERE run <> '' AND tenant = ?1 AND run = ?2 LIMIT 1"
 )
 REMOVE_EXCHANGES = "DELETE FROM exchanges WHERE run = ?"
+# First of all, so that nobody goes on with a run of which a part is gone.
 EXPIRE_RUN = "UPDATE runs SET state = 'expired', version = version + 1, pulse = pulse + 1 WHERE id = ?"
+_TO_CLEAR = "FROM runs INDEXED BY runs_to_clear WHERE state = 'expired' AND NOT cleared"
+_ITS_CALLS = (
+    "SELECT 1 FROM calls INDEXED BY calls_of_runs WHERE run <> '' AND calls.tenant = runs.tenant "
+    "AND run = runs.name"
+)
+# What is open stays until it is settled, and goes then.
+TO_CLEAR = (
+    f"SELECT id, tenant, name {_TO_CLEAR} "
+    f"AND EXISTS ({_ITS_CALLS} AND calls.state NOT IN ('pending', 'in_doubt')) LIMIT 1"
+)
+ALL_TO_CLEAR = f"SELECT id, tenant, name {_TO_CLEAR}"
+CLEARED = f"UPDATE runs SET cleared = 1 WHERE id IN (SELECT id {_TO_CLEAR} AND NOT EXISTS ({_ITS_CALLS}))"  # noqa: S608
 
 
 def open_run(connection: apsw.Connection, tenant: str, name: str, attempt: str, now: float) -> Run:
@@ -238,21 +251,22 @@ def tenants_of(connection: apsw.Connection, name: str) -> list[str]:
 
 
 def collect_runs(connection: apsw.Connection, before: float, limit: int) -> statements.Removed:
-    """Calls of runs that were last active before then; a run is expired when nothing of it is left."""
-    for run, tenant, name in connection.execute(OVER, (before, 1)):
+    """Runs that were last active before then are expired, then cleared portion by portion."""
+    over = list(connection.execute(OVER, (before, limit)))
+    connection.executemany(EXPIRE_RUN, [(run,) for run, _, _ in over])
+    for run, tenant, name in list(connection.execute(TO_CLEAR)):
         removed = statements.remove(connection, CALLS_OVER, (tenant, name, limit + 1), limit)
         connection.execute(REMOVE_EXCHANGES, (run,))
-        if not removed.keys:
-            # What is still open stays with its name; the run is refused all the same.
-            connection.execute(EXPIRE_RUN, (run,))
         return replace(removed, more=True)
-    return statements.Removed(keys=[], done=False, bytes=0, more=False)
+    connection.execute(CLEARED)
+    return statements.Removed(keys=[], done=False, bytes=0, more=bool(over))
 
 
 def over_in_all(connection: apsw.Connection, before: float) -> tuple[int, int]:
     """How many calls `collect_runs` would remove in the end, and their bytes."""
     number = size = 0
-    for _, tenant, name in list(connection.execute(OVER, (before, -1))) if before else ():
+    over = [*connection.execute(OVER, (before, -1)), *connection.execute(ALL_TO_CLEAR)]
+    for _, tenant, name in over:
         for *_, length in connection.execute(CALLS_OVER, (tenant, name, -1)):
             number, size = number + 1, size + length
     return number, size

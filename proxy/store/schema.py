@@ -148,8 +148,10 @@ CREATE TABLE runs (
   pulse INTEGER NOT NULL, -- grows with every change of the run, its calls and exchanges
   last_seq INTEGER NOT NULL,
   record TEXT NOT NULL,
+  cleared INTEGER NOT NULL DEFAULT 0, -- expired, and nothing of it is left
   UNIQUE (tenant, name)
 ) STRICT;
+CREATE INDEX runs_to_clear ON runs (id) WHERE state = 'expired' AND NOT cleared;
 CREATE INDEX runs_by_activity ON runs (active_at) WHERE state <> 'expired';
 CREATE INDEX runs_by_origin ON runs (tenant, coalesce(record ->> '$.origin', name));
 

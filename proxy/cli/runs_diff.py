@@ -14,6 +14,8 @@ from proxy.cli.output import Refused
 if TYPE_CHECKING:
     from proxy.admin.views import Json
 
+# No value of JSON is this; people see the words.
+_NOT_THERE = object()
 ABSENT = "(absent)"
 _SIDE: dict[str, Any] = {
     "anyOf": [
@@ -151,14 +153,18 @@ def first_difference(one: object, other: object, field: str = "") -> Json | None
     """The first place in which two documents differ, members by name, items by number."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = [*one, *(name for name in other if name not in one)]
-        inner = [(f"{field}.{name}" if field else str(name), one.get(name, ABSENT), other.get(name, ABSENT))
-                 for name in names]  # fmt: skip
+        paths = [f"{field}.{name}" if field else str(name) for name in names]
+        left, right = [[side.get(name, _NOT_THERE) for name in names] for side in (one, other)]
     elif isinstance(one, list) and isinstance(other, list):
         most = max(len(one), len(other))
-        left, right = [[*side, *[ABSENT] * (most - len(side))] for side in (one, other)]
-        inner = [(f"{field}[{n}]", left[n], right[n]) for n in range(most)]
+        left, right = [[*side, *[_NOT_THERE] * (most - len(side))] for side in (one, other)]
+        paths = [f"{field}[{n}]" for n in range(most)]
     else:
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
-        return None if same else {"field": field or "arguments", "first": one, "second": other}
-    found = (first_difference(a, b, name) for name, a, b in inner)
+        return None if same else {"field": field or "arguments", "first": _told(one), "second": _told(other)}
+    found = (first_difference(a, b, path) for path, a, b in zip(paths, left, right, strict=True))
     return next((difference for difference in found if difference is not None), None)
+
+
+def _told(value: object) -> object:
+    return ABSENT if value is _NOT_THERE else value

@@ -108,6 +108,21 @@ def test_large_bodies_go_both_ways_and_a_slow_reader_gets_them_whole(tmp_path: P
     run_on(loop, scenario())
 
 
+@both_loops
+def test_more_requests_than_are_read_ahead_are_all_answered(tmp_path: Path, loop: str) -> None:
+    """Reading stops while many wait, and goes on with what TLS has decrypted or kept already."""
+
+    async def scenario() -> None:
+        async with scene(tmp_path) as there, through(there) as inside:
+            inside.writer.write(POST * 3000)
+            inside.writer.write(request_bytes("POST", "/last", body=b"x", host="localhost"))
+            for number in range(3001):
+                got = await inside.ask(b"")
+                assert got.semel == ("replayed" if 0 < number < 3000 else "executed"), number
+
+    run_on(loop, scenario())
+
+
 async def test_plain_http_through_a_connect_is_served_as_such(tmp_path: Path) -> None:
     """What does not begin as TLS is HTTP; also when it comes along with the CONNECT."""
     async with scene(tmp_path, tls=False) as there:

@@ -110,8 +110,9 @@ def test_a_tunnel_ends_with_semel(tmp_path: Path, loop: str) -> None:
         ):
             assert (await outside.connect(f"localhost:{other.port}")).status == 200
             async with asyncio.timeout(10):
+                there.app._listener.pre_shutdown()
+                assert await outside.ended() == b""
                 assert await there.app.stop(60.0) == 0
-            assert await outside.ended() == b""
             await until(lambda: other.visitors[0].gone.is_set())
 
     run_on(loop, scenario())

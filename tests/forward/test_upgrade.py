@@ -123,7 +123,10 @@ async def test_a_call_with_effects_is_recorded_whatever_it_wishes(tmp_path: Path
         first = await call(there.port, "POST", "/up/x", wish, b"x")
         again = await call(there.port, "POST", "/up/x", wish, b"x")
         assert (first.semel, again.semel) == ("executed", "replayed")
-        assert there.origin.started == 1
+        for status in ("executed", "replayed"):
+            bare = await call(there.port, "POST", "/up/x", {**WISH, "Accept": "*/*"})
+            assert bare.semel == status, "without a body too"
+        assert there.origin.started == 2
 
 
 async def test_a_rule_that_denies_denies_an_upgrade(tmp_path: Path) -> None:
@@ -156,9 +159,10 @@ def test_an_upgraded_connection_ends_with_semel(tmp_path: Path, loop: str) -> No
         async with scene(tmp_path, SWITCHES) as there, through(there) as inside:
             inside.writer.write(request_bytes("GET", "/ws", WISH, host="localhost"))
             await inside.reader.readuntil(b"first frame")
+            there.app._listener.pre_shutdown()
+            assert await inside.ended() == b""
             async with asyncio.timeout(10):
                 await there.app.stop(60.0)
-            assert await inside.ended() == b""
 
     run_on(loop, scenario())
 

@@ -58,7 +58,7 @@ class ServedMarks:
 
     def __init__(self) -> None:
         self._arrived: deque[Serving] = deque(maxlen=MOST)
-        self._waiting: dict[tuple[str, str, bytes, int, str], Serving] = {}
+        self._waiting: dict[tuple[str, str, str, bytes, int, str], Serving] = {}
 
     def add(self, served: Serving) -> None:
         self._arrived.append(served)
@@ -84,6 +84,7 @@ class ServedMarks:
             self._waiting[_name(served)] = served
 
 
-def _name(served: Serving) -> tuple[str, str, bytes, int, str]:
+def _name(served: Serving) -> tuple[str, str, str, bytes, int, str]:
+    """Each attempt numbers its own exchanges: two that live at once use the same numbers."""
     exchange = served.exchange
-    return (served.tenant, served.run, served.key, exchange.number, exchange.owner)
+    return (served.tenant, served.run, exchange.attempt, served.key, exchange.number, exchange.owner)

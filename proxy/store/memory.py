@@ -225,9 +225,8 @@ class MemoryStore(MemoryRuns):
             more=len(expired) > len(going) or len(unnamed) > len(blobs),
         )
         if not dry_run:
+            self._expire(runs_before)  # first: what is half gone must not come to life again
             self._remove(going, blobs)
-            if not collected.more:
-                self._expire(runs_before)
         return collected
 
     def _remove(self, calls: list[Call], blobs: list[str]) -> None:

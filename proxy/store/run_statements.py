@@ -122,6 +122,7 @@ def open_run(connection: apsw.Connection, tenant: str, name: str, attempt: str, 
         # Complete, and started again: it is open as before.
         run = replace(run, attempts=(*run.attempts, *first), version=run.version + 1, state=RunState.OPEN)
         _update(connection, run, active_at=now)
+        run = get_run(connection, tenant, name) or run  # with the store's own counters
     return run
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from proxy.core import decide
 from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
+from proxy.core.run_record import Exchange, How, InRun, Serving
 
 NOW = 1_700_000_000.0
 
@@ -91,3 +92,33 @@ def evidence(call: Call, why: str) -> Entry:
 
 def by(call: Call, owner: str) -> Call:
     return replace(call, owner=owner)
+
+
+def in_run(
+    owner: str,
+    run: str = "r",
+    *,
+    attempt: str = "a1",
+    tenant: str = "default",
+    at: float = NOW,
+    key: bytes | None = None,
+) -> tuple[Call, Entry]:
+    """A first claim in a run."""
+    call, entry = claim(owner, key, at=at)
+    remembers = InRun(family=call.key, group=("rule", "mail", "send"))
+    return replace(call, run=run, attempt=attempt, tenant=tenant, in_run=remembers), entry
+
+
+def serving(call: Call, number: int = 1, *, attempt: str = "", owner: str = "", at: float = NOW) -> Serving:
+    """Somebody is served from this call."""
+    exchange = Exchange(
+        number=number,
+        attempt=attempt or call.attempt,
+        fence=call.fence,
+        owner=owner or call.owner,
+        tokens=frozenset({"t1", "t2"}),
+        credentials=b"who",
+        how=How.EXECUTED,
+        at=at,
+    )
+    return Serving(call.tenant, call.run, call.key, exchange)

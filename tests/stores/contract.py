@@ -63,7 +63,7 @@ class StoreContract:
     async def test_what_was_swapped_in_is_read_back_field_by_field(self, store: Store) -> None:
         """Every field of a row comes back as it was written, through claim, doubt and answer."""
         call, entry = calls.claim(store.owner)
-        call = replace(call, named_by=b"n" * 32, run="r", attempt="a", seq=3, occurrence=2, request_blob="ab")
+        call = replace(call, named_by=b"n" * 32, occurrence=2, request_blob="ab", cost_usd=0.25)
         assert await store.get(call.key) is None
         assert await store.swap(call, entry, expected=0) == Swap(True)
         assert await store.get(call.key) == call
@@ -348,8 +348,9 @@ class StoreContract:
             (State.PENDING, None), (State.DONE, calls.settle), (State.IN_DOUBT, calls.lose),
             (State.RELEASED, calls.release), (State.AWAITING_APPROVAL, None), (State.DENIED, None),
         ):  # fmt: skip
-            call, entry = calls.claim(store.owner)
-            call = replace(call, tool=f"tool of {state}", run=f"run-{state}")
+            await store.open_run("default", f"run-{state}", "a1", calls.NOW)
+            call, entry = calls.in_run(store.owner, f"run-{state}")
+            call = replace(call, tool=f"tool of {state}", seq=1)
             if state in (State.AWAITING_APPROVAL, State.DENIED):
                 call = replace(call, state=state, upstream="post")
             await store.swap(call, entry, expected=0)

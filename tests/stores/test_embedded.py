@@ -19,9 +19,10 @@ from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
 from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
 from tests.stores.contract import StoreContract
+from tests.stores.run_contract import RunContract
 
 
-class TestEmbedded(StoreContract):
+class TestEmbedded(RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _directory(self, tmp_path: Path) -> None:
         self.directory = tmp_path / "state"

@@ -10,9 +10,10 @@ from proxy.store.memory import MemoryStore, World
 from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
 from tests.stores.contract import StoreContract
+from tests.stores.run_contract import RunContract
 
 
-class TestMemory(StoreContract):
+class TestMemory(RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _world(self) -> None:
         self.world = World()

@@ -1,7 +1,7 @@
 """The embedded store: a SQLite ledger, blobs as files, a cache for what may be lost, all in one directory.
 
 Several processes may share the directory. This file only puts the parts together: writer.py commits,
-reader.py reads and watches, owners.py knows who lives.
+reader.py reads and watches, owners.py knows who lives; embedded_runs.py is the part about runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from proxy.core.intent import Call, Entry, State
-from proxy.core.run_record import Changes, How, Run, RunEntry, Serving, Tally
+from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
 from proxy.store import run_statements, statements
 from proxy.store.base import (
@@ -28,14 +27,13 @@ from proxy.store.base import (
     Orphans,
     Page,
     Query,
-    RunPage,
-    RunQuery,
     Swap,
     changes_settled,
     takes_seq,
 )
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
+from proxy.store.embedded_runs import EmbeddedRuns
 from proxy.store.premises import Premises, move_in
 from proxy.store.reader import Reader
 from proxy.store.shared_cache import SharedCache
@@ -50,7 +48,7 @@ MARKS_AFTER = 0.5
 T = TypeVar("T")
 
 
-class EmbeddedStore:
+class EmbeddedStore(EmbeddedRuns):
     name = "embedded"
 
     def __init__(self, premises: Premises, *, cache_limit: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -130,10 +128,6 @@ class EmbeddedStore:
         self._writer.marks.add(key, at)
         self._marks_come()
 
-    def mark_served(self, served: Serving) -> None:
-        self._writer.served.add(served)
-        self._marks_come()
-
     def _marks_come(self) -> None:
         if self._marks_timer is None and not self._closed:
             self._marks_timer = self._loop.call_later(MARKS_AFTER, self._flush_marks)
@@ -181,52 +175,6 @@ class EmbeddedStore:
     async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
         calls: list[Call] = await self._reader.submit(statements.get_many, keys)
         return calls
-
-    # --- runs ----------------------------------------------------------------------------------------
-
-    async def open_run(self, tenant: str, name: str, attempt: str, now: float) -> Run:
-        run: Run = await self._writer.submit(run_statements.open_run, tenant, name, attempt, now)
-        return run
-
-    def runs_stamp(self) -> int | None:
-        return None if self._closed else self._runs_stamp.generation()
-
-    async def get_run(self, tenant: str, name: str) -> Run | None:
-        run: Run | None = await self._reader.submit(run_statements.get_run, tenant, name)
-        return run
-
-    async def swap_run(self, run: Run, entry: RunEntry, *, expected: int) -> bool:
-        won: bool = await self._writer.submit(run_statements.swap_run, run, entry, expected)
-        return won
-
-    async def run_changes(self, tenant: str, name: str, attempt: str, since: int) -> Changes | None:
-        perform = run_statements.changes
-        changes: Changes | None = await self._reader.submit(perform, tenant, name, attempt, since)
-        return changes
-
-    async def note_run(self, tenant: str, name: str, entry: RunEntry) -> None:
-        await self._writer.submit(run_statements.note_run, tenant, name, entry)
-
-    async def run_history(self, tenant: str, name: str) -> list[RunEntry]:
-        return await self._apart(run_statements.run_history, tenant, name)
-
-    async def list_runs(self, query: RunQuery) -> RunPage:
-        return await self._apart(run_statements.list_runs, query)
-
-    async def run_sums(self, tenant: str, name: str) -> dict[str, Counter[How]]:
-        await self._flush_all_marks()
-        return await self._apart(run_statements.sums, tenant, name)
-
-    async def run_asked(self, tenant: str, name: str, attempt: str) -> frozenset[bytes]:
-        await self._flush_all_marks()
-        return await self._apart(run_statements.asked, tenant, name, attempt)
-
-    async def run_tallies(self, tenant: str, name: str) -> list[Tally]:
-        await self._flush_all_marks()
-        return await self._apart(run_statements.tallies, tenant, name)
-
-    async def tenants_of(self, name: str) -> list[str]:
-        return await self._apart(run_statements.tenants_of, name)
 
     # --- owners --------------------------------------------------------------------------------------
 

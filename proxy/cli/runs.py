@@ -258,7 +258,7 @@ async def _fork(desk: Desk, options: argparse.Namespace) -> int:
     if options.json:
         print_json(made)
     else:
-        print(f"{printable(made['run'])} begins with steps 1 to {options.at} of {options.name}.")
+        print(f"{printable(made['run'])} begins with {options.name} up to step {options.at}.")
         print(f"Start it: semel run --id {printable(made['run'])} -- COMMAND")
     return DONE
 

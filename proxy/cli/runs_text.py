@@ -127,7 +127,7 @@ def _step(step: Json, detail: Json) -> tuple[object, ...]:
 
 def print_diff(diff: Json, place: str) -> None:
     first, second = printable(diff["first"]), printable(diff["second"])
-    print(f"{printable(diff['both'])} calls were asked by both {first} and {second}.")
+    print(f"Asked by both {first} and {second}: {counted(diff['both'], 'call')}.")
     if diff["differing"]:
         print()
         asked = (f"asked by {diff['first']}", f"asked by {diff['second']}")

@@ -109,8 +109,7 @@ async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
             raise ConfigurationError(f"{url} decides by its own policies: leave out --policies.")
         from proxy.admin.remote import RemoteDesk
 
-        token = options.token if options.token is not None else os.environ.get("SEMEL_TOKEN", "")
-        yield RemoteDesk(url, token)
+        yield RemoteDesk(url, _token_of(options))
         return
     if options.token is not None:
         raise ConfigurationError("A token is for a proxy: name it with --proxy http://HOST:PORT.")
@@ -130,6 +129,33 @@ async def opened_desk(options: argparse.Namespace) -> AsyncIterator[Desk]:
 
 
 def proxy_of(options: argparse.Namespace) -> str | None:
+    """Its address, without what it says of a run and a token."""
+    given = _proxy_given(options)
+    return None if given is None else _without_run(given)[0]
+
+
+def _token_of(options: argparse.Namespace) -> str:
+    """A flag is nearest, then the environment, then the address."""
+    if options.token is not None:
+        return str(options.token)
+    return os.environ.get("SEMEL_TOKEN") or _without_run(_proxy_given(options) or "")[1]
+
+
+def _without_run(url: str) -> tuple[str, str]:
+    """Inside `semel run` SEMEL_URL is http://P/@RUN+ATTEMPT:TOKEN: the proxy's address, and the token."""
+    base, mark, reference = url.partition("/@")
+    if not mark:
+        return url, ""
+    from proxy.errors import BadRequest
+    from proxy.front.run_ref import parse_user
+
+    try:
+        return base, parse_user(reference.partition("/")[0]).token
+    except BadRequest as error:
+        raise ConfigurationError(f"The address (--proxy, SEMEL_URL) names a run: {error.detail}.") from None
+
+
+def _proxy_given(options: argparse.Namespace) -> str | None:
     """A flag is nearer than the environment: with --state-dir or --store, SEMEL_URL does not count."""
     names_a_store = options.state_dir is not None or options.store is not None
     if options.proxy is not None and names_a_store:
@@ -146,7 +172,7 @@ def same_place(options: argparse.Namespace) -> str:
         "--config": options.config,
         "--state-dir": options.state_dir,
         "--store": options.store,
-        "--proxy": options.proxy,
+        "--proxy": None if options.proxy is None else _without_run(options.proxy)[0],
     }
     return "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in flags.items() if value is not None)
 

@@ -10,6 +10,8 @@ from proxy.errors import BadRequest
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# A password that says that there is none: some clients drop the user where the password is empty.
+NO_TOKEN = "-"  # noqa: S105 (the opposite of one)
 
 
 class Speaker(NamedTuple):
@@ -45,6 +47,8 @@ def parse_user(user_info: str) -> Speaker:
     """`{runref}:{token}` of an address or of a proxy's user; both parts may be empty."""
     ref, _, token = user_info.partition(":")
     ref, token = unquote(ref), unquote(token)
+    if token == NO_TOKEN:
+        token = ""
     return parse_run_ref(ref, token) if ref else Speaker(token=token)
 
 

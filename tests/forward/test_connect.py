@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -104,6 +105,29 @@ def test_large_bodies_go_both_ways_and_a_slow_reader_gets_them_whole(tmp_path: P
             assert got.complete
             assert got.body == large
             assert bytes(there.origin.requests[0].body) == large
+
+    run_on(loop, scenario())
+
+
+@both_loops
+def test_a_client_that_does_not_read_fills_no_memory(tmp_path: Path, loop: str) -> None:
+    """What waits for it waits at the upstream; when it reads on, all of it comes."""
+    large = b"0123456789abcdef" * 2_000_000
+
+    async def scenario() -> None:
+        async with scene(tmp_path, (*READ_ALL, answer(200, large))) as there, through(there) as inside:
+            transport = cast("asyncio.Transport", inside.writer.transport)
+            transport.pause_reading()
+            inside.writer.write(request_bytes("GET", "/large", host="localhost"))
+            await until(lambda: there.origin.started)
+            (connection,) = there.app._listener.connections
+            await until(lambda: connection.writing_paused)
+            assert connection.transport is not None
+            assert connection.transport.get_write_buffer_size() < 4_000_000
+            transport.resume_reading()
+            got = await inside.ask(b"")
+            assert got.complete
+            assert got.body == large
 
     run_on(loop, scenario())
 

@@ -255,7 +255,7 @@ class RunContract:
             numbered=True,
             resolved=True,
             retired=True,
-            shared=True,
+            shared="ab" * 16,
         )
         call = replace(call, in_run=remembers, occurrence=5, cost_usd=0.5)
         assert await store.swap(call, entry, expected=0) == Swap(True, seq=1)

@@ -15,14 +15,14 @@ import pytest
 
 from proxy.core.intent import State
 from proxy.errors import ConfigurationError
-from proxy.store import schema, statements
-from proxy.store.base import Query
+from proxy.store import run_statements, schema, statements
+from proxy.store.base import Query, RunPage, RunQuery
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
 
 FIXTURES = Path(__file__).parent / "fixtures"
-VERSION_1, VERSION_2 = FIXTURES / "version_1.sql", FIXTURES / "version_2.sql"
+VERSION_1, VERSION_2, VERSION_3 = (FIXTURES / f"version_{n}.sql" for n in (1, 2, 3))
 # Key byte: state, version, body, lines of history. What the file holds, said again.
 CONTENT = {
     1: (State.PENDING, 1, None, ["claim"]),
@@ -98,6 +98,61 @@ async def test_a_version_2_database_is_migrated_and_its_calls_can_be_collected(t
         assert await store.replays(b"\x04" * 16) == 0
     finally:
         await store.close()
+
+
+async def test_a_version_3_database_is_migrated_and_has_room_for_runs(tmp_path: Path) -> None:
+    """Every row, its history, birth and replays; none of them is of a run, none has a cost. Then a run is
+    opened beside them, its calls are found by it, and collecting takes old calls and leaves the run's."""
+    make(VERSION_3, tmp_path / "state")
+    store = await EmbeddedStore.open(tmp_path / "state")
+    try:
+        assert store.secret == bytes(range(32))
+        old = (await store.find(Query())).calls
+        assert [call.key[0] for call in old] == [6, 5, 4, 3, 2, 1]
+        assert [call.born for call in old] == [calls.NOW + n for n in (5, 4, 3, 2, 1, 0)]
+        assert {(call.run, call.in_run, call.cost_usd, call.seq) for call in old} == {("", None, None, 0)}
+        assert await store.replays(b"\x04" * 16) == 7
+        assert [entry.event for entry in await store.history(b"\x06" * 16)] == [
+            "claim", "answered", "forgotten",
+        ]  # fmt: skip
+        assert await store.list_runs(RunQuery()) == RunPage(runs=[])
+        await store.open_run("default", "r", "a1", calls.NOW)
+        call, entry = calls.in_run(store.owner)
+        assert (await store.swap(call, entry, expected=0, served=calls.serving(call))).seq == 1
+        changes = await store.run_changes("default", "r", "a1", 0)
+        assert changes is not None
+        assert [step.key for step in changes.steps] == [call.key]
+        assert [key for key, _ in changes.exchanges] == [call.key]
+        assert (await store.swap(*calls.settle(old[-1]), expected=1)).won
+        # All but the doubt of old, and the run's own.
+        assert (await store.collect(calls.NOW + 10 * 86400)).calls == 5
+        left = {each.key for each in (await store.find(Query())).calls}
+        assert left == {b"\x02" * 16, call.key}
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2, VERSION_3], ids=["1", "2", "3"])
+def test_an_old_database_ends_up_with_the_tables_of_a_new_one(tmp_path: Path, version: Path) -> None:
+    """The same tables, columns, indexes and triggers, whichever version it began with."""
+    make(version, tmp_path / "state")
+    shapes = []
+    for path in (str(tmp_path / "state" / FILE_NAME), ":memory:"):
+        connection = apsw.Connection(path)
+        schema.migrate(connection)
+        columns = {
+            table: sorted(row[1:] for row in connection.execute(f"PRAGMA table_info({table})"))
+            for (table,) in list(connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+        }
+        others = sorted(
+            connection.execute(
+                "SELECT type, name, sql FROM sqlite_master WHERE type IN ('index', 'trigger')"
+            ),
+            key=repr,
+        )
+        shapes.append((columns, others, connection.pragma("user_version")))
+        connection.close()
+    assert shapes[0] == shapes[1]
 
 
 async def test_two_that_start_together_on_an_old_database_are_safe(tmp_path: Path) -> None:
@@ -215,6 +270,26 @@ def test_no_question_asked_in_service_reads_the_whole_table() -> None:
     for question in questions:
         plan = plan_of(connection, question)
         assert not [step for step in plan if step in ("SCAN calls", "SCAN events", "SCAN marks")], question
+    connection.close()
+
+
+def test_no_question_about_a_run_reads_more_than_that_run() -> None:
+    """Every ask in a run puts some of these, and collecting the rest while others wait."""
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    asked = {
+        name: text
+        for name, text in vars(run_statements).items()
+        if re.fullmatch(r"[A-Z][A-Z_]+", name) and re.match("SELECT|UPDATE|DELETE", str(text))
+    }
+    assert len(asked) > 10
+    scans = {
+        name: step
+        for name, text in asked.items()
+        for step in plan_of(connection, text)
+        if re.fullmatch(r"SCAN (calls|exchanges|runs|run_events|kin)", step)
+    }
+    assert scans == {}
     connection.close()
 
 

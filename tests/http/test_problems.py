@@ -47,6 +47,7 @@ FURTHER = {
     "stale-version": (409, False),
     "not-in-doubt": (409, False),
     "not-settled": (409, False),
+    "run-exists": (409, False),
     "cross-site": (403, False),
     "misdirected": (421, False),
     "method-not-allowed": (405, False),

@@ -169,8 +169,6 @@ def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
         "tls: {cert: a, key: b}",
         "workers: 2",
         "encryption: {key_file: k}",
-        "runs: {retention: 1d}",
-        "runs: {on_divergence: allow}",
         "owners: {heartbeat: 1s}",
         "owners: {dead_after: 20s}",
         "store: postgres://user:secret@host/db",

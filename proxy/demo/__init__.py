@@ -1,16 +1,23 @@
-"""What `semel demo` plays: a toy payments API, an agent that is killed at the worst moment, three acts.
+"""What `semel demo` plays: toy APIs, agents that are killed at the worst moments, two acts.
+
+    stage.py    the processes and the directory, gone at the end whatever happens
+
+Act one, a payment: without semel, with it, and with the proxy killed too.
 
     api.py      the toy: it charges cards and counts; only it says how often a card was charged
     agent.py    the agent: a plain script that has never heard of semel
-    stage.py    the processes and the directory, gone at the end whatever happens
-    scene.py    what an act is played with: the toy, the agent, semel
-    acts.py     the three acts, and what each of them promises
+    scene.py    what a scene is played with: the toy, the agent, semel
+    act_one.py  the three scenes, and what each of them promises
 
-Beside it, for tests and demonstrations with real SDKs, a model that says what a script tells it:
+Act two, an agent with a model and tools, killed until it finishes: by itself and behind `semel run`.
 
-    model.py     the API, its books, its failures on demand
-    dialects.py  how OpenAI's and Anthropic's APIs are spoken
-    turn.py      what it was told, what it does next
+    trip.py     the agent, a plain script too
+    tools.py    its tools, with books
+    model.py    its model: it says what a script tells it; the real SDKs work with it (tests/sdk)
+    dialects.py how OpenAI's and Anthropic's APIs are spoken
+    turn.py     what the model was told, what it does next
+    kills.py    when the agent is killed
+    act_two.py  both sides, and what is promised
 
 Everything runs on 127.0.0.1, on ports that the system chooses.
 """

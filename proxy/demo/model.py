@@ -82,9 +82,11 @@ class Asked(NamedTuple):
 class ModelApi:
     """`async with ModelApi(script) as api`, then `api.url`."""
 
-    def __init__(self, script: Script = echo, *, port: int = 0) -> None:
+    def __init__(self, script: Script = echo, *, port: int = 0, work: float = 0.0) -> None:
+        """`work`: seconds of thought before each answer."""
         self._script = script
         self._port = port
+        self._work = work
         self._faults: deque[Fault] = deque()
         self._past: dict[str, list[Message]] = {}  # what a response was about, for previous_response_id
         self._closing = asyncio.Event()
@@ -139,6 +141,8 @@ class ModelApi:
         if fault is not None and fault.status != 200:
             return _refused(dialect, fault, asked.number)
         turn = self._turn(asked, dialect)
+        if self._work:
+            await asyncio.sleep(self._work)
         if not asked.body.get("stream"):
             return await self._send_whole(request, dialect.whole(turn), fault)
         head = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -228,8 +232,8 @@ def read_steps(document: list[Document]) -> list[Step]:
     ]
 
 
-async def _serve(script: Script, port: int) -> None:
-    async with ModelApi(script, port=port) as api:
+async def _serve(script: Script, port: int, work: float) -> None:
+    async with ModelApi(script, port=port, work=work) as api:
         print(f"the scripted model is ready on {api.url}", flush=True)
         await asyncio.Event().wait()
 
@@ -238,9 +242,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m proxy.demo.model")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--steps", type=Path, metavar="FILE", help="JSON: what the model does, turn by turn")
+    parser.add_argument("--work", type=float, default=0.0, metavar="SECONDS", help="before each answer")
     given = parser.parse_args()
     script = play(*read_steps(json.loads(given.steps.read_text()))) if given.steps else echo
-    asyncio.run(_serve(script, given.port))
+    asyncio.run(_serve(script, given.port, given.work))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What an act is played with: a toy API, an agent, a semel, in a directory of their own.
+"""What a scene of act one is played with: a toy API, an agent, a semel, in a directory of their own.
 
-The agent's command is the same in every act; only its base URL differs. What came of its charge is read from
-what it printed, and how often the card was charged is asked of the toy API.
+The agent's command is the same in every scene; only its base URL differs. What came of its charge is read
+from what it printed, and how often the card was charged is asked of the toy API.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from proxy.demo.stage import Ended, Mishap, Server, Stage, Tell
 
 INVOICE = "inv-1001"
 API = (sys.executable, "-m", "proxy.demo.api")
+MODEL = (sys.executable, "-m", "proxy.demo.model")
+TOOLS = (sys.executable, "-m", "proxy.demo.tools")
 SERVE = (sys.executable, "-m", "proxy.cli", "serve")
+RUN = (sys.executable, "-m", "proxy.cli", "run")
 AGENT = (sys.executable, "-m", "proxy.demo.agent", INVOICE)
 UPSTREAM = "payments"
 POLICY = """\
@@ -58,6 +61,9 @@ class Commands:
 
     serve: Sequence[str] = SERVE
     api: Sequence[str] = API
+    run: Sequence[str] = RUN
+    model: Sequence[str] = MODEL
+    tools: Sequence[str] = TOOLS
 
 
 class Scene:

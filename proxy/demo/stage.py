@@ -1,6 +1,7 @@
 """The demo's processes and its directory: whatever happens, nothing is left of them.
 
-Processes are ended by their pid with SIGKILL and waited for. Ctrl-C, SIGTERM and SIGHUP end the demo at its
+Processes are ended by their pid with SIGKILL and waited for; `semel run` is asked first, since it has a proxy
+and an agent to end. Ctrl-C, SIGTERM and SIGHUP end the demo at its
 next await, never between starting a process and knowing its pid.
 """
 
@@ -21,6 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 
 # Seconds. Starts and runs take a fraction of a second; a machine under load may take its time.
 PATIENCE = 30.0
+# For what has children of its own and ends them when it is asked to.
+GENTLE_PATIENCE = 10.0
 READY = " is ready on "
 # A server that does not start says why at the end of its log.
 LOG_TOLD = 2000
@@ -51,6 +54,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._running: list[Process] = []
+        self._gentle: set[int] = set()  # pids
 
     async def start(self, name: str, command: Sequence[str], directory: Path) -> Server:
         """A server, found ready by the line that it prints. The rest it says is in `name`.log."""
@@ -69,10 +73,12 @@ class Stage:
         raise Mishap(f"{name} did not start: it ended with status {status}.{_said(log)}")
 
     async def run(
-        self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str], tell: Tell
-    ) -> Ended:
-        """A program, from start to end. `tell` gets each line as it comes."""
-        process = await self._spawn(name, command, directory, env, STDOUT)
+        self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str], tell: Tell,
+        *, gently: bool = False,
+    ) -> Ended:  # fmt: skip
+        """A program, from start to end. `tell` gets each line as it comes. `gently`: if it must be ended, it
+        is asked to end."""
+        process = await self._spawn(name, command, directory, env, STDOUT, gently=gently)
         assert process.stdout is not None
         lines: list[str] = []
         try:
@@ -87,8 +93,9 @@ class Stage:
         return Ended(status, tuple(lines))
 
     async def _spawn(
-        self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str], errors: int
-    ) -> Process:
+        self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str], errors: int,
+        *, gently: bool = False,
+    ) -> Process:  # fmt: skip
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 *command,
@@ -107,6 +114,8 @@ class Stage:
             except OSError as error:
                 raise Mishap(f"{name} cannot be started ({' '.join(command)}): {error}") from None
             self._running.append(process)
+            if gently:
+                self._gentle.add(process.pid)
         return process
 
     async def kill(self, *processes: Process) -> None:
@@ -121,6 +130,15 @@ class Stage:
             self._running.remove(process)
 
     async def clear(self) -> None:
+        """What is asked to end may still need its servers for a moment: it goes first."""
+        gentle = [one for one in self._running if one.pid in self._gentle and one.returncode is None]
+        for process in gentle:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GENTLE_PATIENCE):
+                for process in gentle:
+                    await process.wait()
         await self.kill(*self._running)
 
 

@@ -1,4 +1,4 @@
-"""`semel demo`: what it shows is true, it says so when it is not, and it leaves nothing behind."""
+"""`semel demo --act 1`: what it shows is true, it says so when it is not, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from proxy.demo.scene import SERVE, Commands
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 120  # seconds; the demo takes about four where nothing else runs
-DEMO = (sys.executable, "-m", "proxy.cli", "demo")
+DEMO = (sys.executable, "-m", "proxy.cli", "demo", "--act", "1")
 PYTHON = (sys.executable, "-c")
-AS_JSON = argparse.Namespace(json=True, keep=False)
+AS_JSON = argparse.Namespace(json=True, keep=False, act=1, seed=None)
 
 
 @pytest.fixture
@@ -91,11 +91,11 @@ def played(capsys: pytest.CaptureFixture[str], commands: Commands) -> tuple[dict
 
 
 def charges(report: dict[str, Any]) -> list[int]:
-    return [act["charges"] for act in report["acts"]]
+    return [act["charges"] for act in report["act_one"]]
 
 
 def statuses(report: dict[str, Any]) -> list[list[str]]:
-    return [act["statuses"] for act in report["acts"]]
+    return [act["statuses"] for act in report["act_one"]]
 
 
 def broken(how: str) -> Commands:
@@ -129,7 +129,7 @@ def test_for_people_three_acts_a_table_and_the_command_that_settles(room: Path) 
     with started() as process:
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (0, "")
-    assert re.findall(r"^Act \d: (.+)$", out, re.MULTILINE) == [
+    assert re.findall(r"^Act 1, scene \d: (.+)$", out, re.MULTILINE) == [
         "without semel",
         "with semel",
         "the proxy killed too",
@@ -157,14 +157,14 @@ def test_kept_on_request_and_no_settings_of_the_user_play_a_part(
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("SEMEL_STORE", "memory")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert main(["demo", "--keep"]) == 0
+    assert main(["demo", "--act", "1", "--keep"]) == 0
     out = capsys.readouterr().out
     (directory,) = room.iterdir()
     assert f"\nKept: {directory}\n" in out
     assert_the_commands_are_real(out, directory, monkeypatch, capsys)
-    assert (directory / "act-3" / "state" / "ledger.sqlite").is_file()
-    assert (directory / "act-2" / "notes.txt").read_text() == "inv-1001 paid by ch_1\n"
-    assert (directory / "act-1" / "notes.txt").read_text() == "inv-1001 paid by ch_2\n"
+    assert (directory / "act-1-scene-3" / "state" / "ledger.sqlite").is_file()
+    assert (directory / "act-1-scene-2" / "notes.txt").read_text() == "inv-1001 paid by ch_1\n"
+    assert (directory / "act-1-scene-1" / "notes.txt").read_text() == "inv-1001 paid by ch_2\n"
 
 
 def assert_the_commands_are_real(
@@ -172,7 +172,7 @@ def assert_the_commands_are_real(
 ) -> None:
     """Pasted, they find the very call: settled by now, as the second person is told who decides."""
     monkeypatch.delenv("SEMEL_STORE")
-    monkeypatch.chdir(kept / "act-3")
+    monkeypatch.chdir(kept / "act-1-scene-3")
     resolve = re.search(r"^  \$ semel (calls resolve (?:.+\\\n)+.+)$", out, re.MULTILINE)
     assert resolve is not None
     assert main(shlex.split(resolve[1].replace("\\\n", " "))) == 1
@@ -192,7 +192,7 @@ def test_claims_that_do_not_survive_the_proxy_are_noticed(
     """With a store that dies with its process the card is charged again: the table shows it, the statement
     says it, the exit status is 1."""
     given(monkeypatch, Commands(serve=(*SERVE, "--store", "memory")))
-    assert main(["demo"]) == 1
+    assert main(["demo", "--act", "1"]) == 1
     said = capsys.readouterr()
     assert re.search(r"^with semel +1 +executed +replayed", said.out, re.MULTILINE)
     assert re.search(r"^the proxy killed too +2 +lost +executed", said.out, re.MULTILINE)
@@ -259,7 +259,7 @@ def test_a_toy_that_does_not_start(
 ) -> None:  # fmt: skip
     """Exit status 1, what did not start, and what it said."""
     given(monkeypatch, Commands(api=api))
-    assert main(["demo", "--json"]) == 1
+    assert main(["demo", "--act", "1", "--json"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert re.match(r"The demo could not be played\. " + statement, said.err.strip())
@@ -306,14 +306,14 @@ def test_no_place_for_its_directory(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.mkdtemp", full)
-    assert main(["demo"]) == 1
+    assert main(["demo", "--act", "1"]) == 1
     assert re.search(r"No directory for the demo: .*No space.*TMPDIR", capsys.readouterr().err)
 
 
 # ---- it leaves nothing behind ----
 
 MOMENTS = [
-    "Act 1",
+    "Act 1, scene 1",
     "semel is ready",
     "agent: POST /v1/charges: 201, Semel-Status: executed",
     "What semel knows",
@@ -369,7 +369,7 @@ def test_a_signal_to_the_demo_alone_ends_all_of_it(number: signal.Signals, room:
 def test_a_reader_that_leaves_ends_it_too(room: Path) -> None:
     """`semel demo | head -1`."""
     with started() as process:
-        read_until(process, "Act 2")
+        read_until(process, "Act 1, scene 2")
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(timeout=PATIENCE) == 1

@@ -1,7 +1,7 @@
-"""The three acts, and what each of them promises.
+"""Act one in three scenes, and what each of them promises.
 
 Nothing is taken for granted: how often the card was charged is asked of the toy API, what semel did is what
-the agent was told, and an act that comes out otherwise says what is wrong.
+the agent was told, and a scene that comes out otherwise says what is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Performance:
     promise: Promise
     charges: int
     asked: tuple[Asked, ...]
@@ -59,17 +59,19 @@ class Act:
         return found
 
 
-async def play_acts(stage: Stage, tell: Tell, commands: Commands) -> list[Act]:
+async def play_act_one(stage: Stage, tell: Tell, commands: Commands) -> list[Performance]:
+    tell("\nAn agent pays an invoice, and is killed between paying and noting it.")
+    tell("The agent, its command and the API stay the same; only the base URL differs.")
     played = []
-    for number, (promise, perform) in enumerate(ACTS, 1):
-        tell(f"\nAct {number}: {promise.title}")
-        scene = Scene(stage, f"act-{number}", tell, commands)
+    for number, (promise, perform) in enumerate(SCENES, 1):
+        tell(f"\nAct 1, scene {number}: {promise.title}")
+        scene = Scene(stage, f"act-1-scene-{number}", tell, commands)
         began = time.monotonic()
         asked = await perform(scene)
         charges = len(await scene.charges())
         tell(f"  Charges in the API's books for this one invoice: {charges}")
         seconds = time.monotonic() - began
-        played.append(Act(promise=promise, charges=charges, asked=asked, seconds=seconds))
+        played.append(Performance(promise=promise, charges=charges, asked=asked, seconds=seconds))
     return played
 
 
@@ -165,7 +167,7 @@ def _show_decision(scene: Scene, call: Call, found: list[dict[str, Any]], reason
     scene.tell(f'      --reason "{reason}" --state-dir {scene.state.name}')
 
 
-ACTS: tuple[tuple[Promise, Callable[[Scene], Awaitable[tuple[Asked, ...]]]], ...] = (
+SCENES: tuple[tuple[Promise, Callable[[Scene], Awaitable[tuple[Asked, ...]]]], ...] = (
     (Promise("without semel", 2, (CHARGED, CHARGED)), _without),
     (Promise("with semel", 1, ("executed", "replayed")), _with),
     (Promise("the proxy killed too", 1, (LOST, "in-doubt", "replayed")), _killed_too),

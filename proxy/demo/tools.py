@@ -1,0 +1,94 @@
+"""The three tools of act two, with books: a search that costs money, a charge, an email.
+
+    GET  /search?q=…    paid for each time that it is asked
+    POST /charges       charges the card
+    POST /emails        sends the mail
+    GET  /books         how often each of them took effect
+
+No idempotency keys: it does what it is asked, as often as it is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+
+LARGEST_BODY = 64 * 1024
+READS, WRITES = {"/search": "search"}, {"/charges": "charge", "/emails": "email"}
+NAMES = (*READS.values(), *WRITES.values())
+
+
+class Tools(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, work: float) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.work = work
+        self._books: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
+        self._lock = threading.Lock()
+
+    def take_effect(self, name: str) -> int:
+        """Which one of its kind it is: a second real call never looks like the first."""
+        with self._lock:
+            self._books[name] += 1
+            return self._books[name]
+
+    def books(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._books)
+
+    def server_bind(self) -> None:
+        """HTTPServer's own looks up its name, and without a network that may take its time."""
+        TCPServer.server_bind(self)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Tools
+
+    def do_GET(self) -> None:
+        if self.path == "/books":
+            self._answer(200, self.server.books())
+        else:
+            self._work(READS)
+
+    def do_POST(self) -> None:
+        size = int(self.headers.get("Content-Length", 0))
+        self.rfile.read(min(size, LARGEST_BODY))
+        self._work(WRITES)
+
+    def _work(self, offered: dict[str, str]) -> None:
+        name = offered.get(self.path.partition("?")[0])
+        if name is None:
+            self._answer(404, {"detail": "no such tool"})
+            return
+        number = self.server.take_effect(name)
+        time.sleep(self.server.work)
+        self._answer(200, {"id": f"{name}-{number}", "done": True})
+
+    def _answer(self, status: int, document: object) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (as its parent has it)
+        pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m proxy.demo.tools")
+    parser.add_argument("--work", type=float, default=0.0, metavar="SECONDS", help="before each answer")
+    with Tools(parser.parse_args().work) as tools:
+        print(f"the tool API is ready on http://127.0.0.1:{tools.server_address[1]}", flush=True)
+        tools.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

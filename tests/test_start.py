@@ -150,7 +150,7 @@ async def test_one_row_that_cannot_be_read_does_not_prevent_the_start(tmp_path: 
     assert states_on_disk(tmp_path / "state") == ["pending", "in_doubt", "done"]
 
 
-STEPS = ("_sweeper", "watch", "_reloads", "exchange", "_listener", "_upstream", "store")
+STEPS = ("_sweeper", "watch", "_reloads", "flights", "_listener", "_upstream", "store")
 
 
 @pytest.mark.parametrize("failing", STEPS)
@@ -185,7 +185,7 @@ async def test_every_step_of_stopping_is_done_whatever_the_others_do(
         for step, method in (
             ("watch", "stop"),
             ("_reloads", "stop"),
-            ("exchange", "drain"),
+            ("flights", "drain"),
             ("_listener", "shutdown"),
             ("_upstream", "close"),
             ("store", "close"),

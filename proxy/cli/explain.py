@@ -42,7 +42,7 @@ def _list_of(item: object) -> dict[str, object]:
 _DIFFERENCE = _object(
     part={
         "enum": [
-            *("upstream", "tenant", "method", "path", "occurrence"),
+            *("upstream", "tenant", "run", "method", "path", "occurrence"),
             *("header", "credentials", "client_key", "argument"),
         ]
     },
@@ -72,7 +72,8 @@ SCHEMA = _object(
         what={
             "enum": [
                 *("executed", "replayed", "waits", "in-doubt", "passed", "denied", "key-conflict"),
-                *("identity-collision", "answer-unavailable", "awaiting-approval"),
+                *("identity-collision", "answer-unavailable", "awaiting-approval", "joined", "diverged"),
+                *("run-expired", "upstream-unreachable", "upstream-timeout"),
             ]
         },
         detail=_TEXT,
@@ -80,6 +81,23 @@ SCHEMA = _object(
         age=_NUMBER_OR_NULL,
         ttl_left=_NUMBER_OR_NULL,
     ),
+    run={
+        "oneOf": [
+            {"type": "null"},
+            _object(
+                name=_TEXT,
+                attempt=_TEXT_OR_NULL,
+                new={"type": "boolean"},
+                parent=_TEXT_OR_NULL,
+                pinned_otherwise={"type": "boolean"},
+                family={"type": ["string", "null"], "pattern": "^[0-9a-f]{32}$"},
+                recorded={"type": "integer", "minimum": 0},
+                occurrence={"type": ["integer", "null"], "minimum": 1},
+                why=_TEXT,
+                unasked=_list_of(_object(call=_TEXT, seq={"type": "integer"}, tool=_TEXT, state=_TEXT)),
+            ),
+        ]
+    },
     like={
         "oneOf": [
             {"type": "null"},
@@ -116,6 +134,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         epilog=examples(
             """semel explain POST /mail/send -d '{"to": "ann@example.com"}'""",
             """semel explain POST /mail/send -d @body.json --like 0123456789abcdef --state-dir DIR""",
+            """semel explain POST /mail/send -d @body.json --run task-42+attempt-2""",
         ),
     )
     command.add_argument("method", metavar="METHOD", help="GET, POST, …")
@@ -138,7 +157,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="BODY",
         help="the body, @FILE, or @- for stdin",
     )
-    command.add_argument("--run", dest="run_reference", metavar="REF", help="not supported yet")
+    command.add_argument(
+        "--run",
+        dest="run_reference",
+        metavar="RUN[+ATTEMPT]",
+        help="as a call of this run, which it is not: nothing is written; the address may say it too",
+    )
     command.add_argument(
         "--like",
         metavar="CALL",
@@ -164,8 +188,6 @@ def run(options: argparse.Namespace) -> int:
     from proxy.explaining.record import NotComparable
     from proxy.problem import problem_of
 
-    if options.run_reference is not None:
-        raise Refused("Runs are not supported yet: leave out --run.")
     try:
         document = asyncio.run(_explain(options))
     except NotComparable as error:
@@ -197,6 +219,7 @@ async def _explain(options: argparse.Namespace) -> Document:
         headers=tuple(options.headers),
         body=b"&".join(_data(one) for one in options.data),
         tenant=options.tenant,
+        run=options.run_reference,
         like=options.like,
     )
     async with _record(options, settings) as store:

@@ -21,12 +21,27 @@ def print_page(document: dict[str, Any]) -> None:
         _line("rule", rule["name"] + (f" ({rule['at']})" if rule["at"] else ""))
     _line("mode", f"{rule['mode']}, {_SAFE[rule['safe']]}")
     _line("tenant", request["tenant"])
+    if document["run"] is not None:
+        _print_run(document["run"])
     if document["canonical"] is not None:
         _print_name(document)
     _line("now", f"{now['what']}: {now['detail']}")
+    if document["run"] is not None:
+        unasked = document["run"]["unasked"]
+        rows = [(f"step {one['seq']}", one["tool"], one["state"], one["call"]) for one in unasked]
+        _rows("not asked for by this attempt", rows)
     if document["like"] is not None:
         print()
-        _print_like(document["like"], rule["name"])
+        _print_like(document["like"], rule["name"], in_run=document["run"] is not None)
+
+
+def _print_run(run: dict[str, Any]) -> None:
+    begins = ", which would begin with this call" if run["new"] else ""
+    fork = f", a fork of {run['parent']}" if run["parent"] else ""
+    _line("run", run["name"] + fork + begins)
+    _line("attempt", run["attempt"] or "none given: safe calls go live, and divergence is not seen")
+    if run["pinned_otherwise"]:
+        _line("named by", "the rules as they were when the run began; the policies have changed since")
 
 
 def _print_name(document: dict[str, Any]) -> None:
@@ -36,13 +51,22 @@ def _print_name(document: dict[str, Any]) -> None:
     _rows("headers that count", [(one["name"], one["value"]) for one in document["headers"]])
     _rows("counts too", [(text,) for text in document["counts_too"]])
     _rows("left out", [(one["what"], one["why"]) for one in document["left_out"]])
-    _line("occurrence", str(document["request"]["occurrence"]))
+    run = document["run"]
+    if run is None:
+        _line("occurrence", str(document["request"]["occurrence"]))
+    elif run["occurrence"] is not None:
+        _line("occurrence", f"{run['occurrence']} ({run['why']})")
     _line("canonical", shown)
+    if run is not None:
+        recorded = run["recorded"] or "none"
+        _line("family", f"{run['family']}, of which the run has {recorded} on record")
+        if run["occurrence"] is None:
+            return
     unknown = "known only with the record: the credentials count, as a hash keyed with the record's secret"
     _line("call", document["call"] or unknown)
 
 
-def _print_like(like: dict[str, Any], rule: str | None) -> None:
+def _print_like(like: dict[str, Any], rule: str | None, *, in_run: bool) -> None:
     print(f"compared with call {like['call']}")
     if like["note"]:
         print(f"  {printable(like['note'])}")
@@ -56,10 +80,10 @@ def _print_like(like: dict[str, Any], rule: str | None) -> None:
     elif like["differences"]:
         rows = [(one["field"], _shown(one["here"]), _shown(one["there"])) for one in like["differences"]]
         print_table(("  differs in", "here", "there"), [(f"  {row[0]}", *row[1:]) for row in rows])
-        _print_suggestions(like, rule)
+        _print_suggestions(like, rule, in_run=in_run)
 
 
-def _print_suggestions(like: dict[str, Any], rule: str | None) -> None:
+def _print_suggestions(like: dict[str, Any], rule: str | None, *, in_run: bool) -> None:
     print()
     suggestions = like["suggestions"]
     if not suggestions:
@@ -80,6 +104,9 @@ def _print_suggestions(like: dict[str, Any], rule: str | None) -> None:
         print()
         for careful in suggestion["careful"]:
             print(f"Careful: {printable(careful)}.")
+    if in_run:
+        print("Tried: with it both get the same name.")
+        return
     print("Tried: with it both get the same name. What is on record keeps its old one, so such a call, made")
     print("again after the policy has changed, is sent once more.")
 

@@ -4,6 +4,8 @@
     request.py      what a person typed, and what the record kept, as requests that can be named
     record.py       what is read from the record
     now.py          what that means for a call made now, in words
+    in_run.py       a run as a call made now would meet it; run_now.py: which of its calls that would be
+    likeness.py     a request compared with a recorded call
     evidence.py     what the record does not keep: whether the credentials were the same
     idle.py         names in `exclude` that leave nothing out
     differences.py  the parts in which two named requests differ; arguments.py: of arguments, by field

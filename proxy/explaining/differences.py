@@ -13,9 +13,10 @@ from urllib.parse import unquote
 from proxy.admin import redact
 from proxy.core.headers import Headers
 from proxy.core.identity import KEYED_HEADERS, KEYED_PREFIX, sort_headers
-from proxy.core.policy import ClientKey, Credential, Rule
+from proxy.core.policy import Rule
 from proxy.explaining.arguments import argument_differences
 from proxy.explaining.parts import Difference, Part, cut
+from proxy.explaining.request import client_key_counts, credentials_count
 from proxy.front.naming import Named, ToName
 from proxy.front.sending import without_secrets
 
@@ -47,6 +48,7 @@ def _operation(here: ToName, there: ToName, named: Named, named_there: Named) ->
     plain = (
         (Part.UPSTREAM, here.upstream.name, there.upstream.name, "an upstream's calls are its own"),
         (Part.TENANT, here.tenant, there.tenant, "a tenant's calls are its own"),
+        (Part.RUN, here.origin, there.origin, "a run's calls are its own: ask in that run"),
         (Part.METHOD, here.method, there.method, "the method is always part of the name"),
         (
             Part.OCCURRENCE,
@@ -57,7 +59,7 @@ def _operation(here: ToName, there: ToName, named: Named, named_there: Named) ->
     )
     for part, one, other, why in plain:
         if one != other:
-            yield Difference(part=part, field=part.value, here=one, there=other, fixed=why)
+            yield Difference(part=part, field=part.value, here=one or None, there=other or None, fixed=why)
     one, other = here.address.raw_path, there.address.raw_path
     if one != other:
         why = _why_path(one, other, named.match.rule, named_there.match.rule)
@@ -94,16 +96,14 @@ def _headers(here: ToName, there: ToName, rule: Rule) -> Iterator[Difference]:
                 name=name.decode("latin-1"),
                 fixed="this header is always part of the name" if _always_keyed(name) else "",
             )
-    if rule.key.client_key is not ClientKey.IGNORE and mine.client_keys != yours.client_keys:
+    if client_key_counts(here, rule) and mine.client_keys != yours.client_keys:
         yield Difference(
             part=Part.CLIENT_KEY,
             field="header idempotency-key",
             here=_header_values(mine.client_keys),
             there=_header_values(yours.client_keys),
         )
-    if rule.key.credential is not Credential.EXCLUDE and _ordered(mine.credentials) != _ordered(
-        yours.credentials
-    ):
+    if credentials_count(here, rule) and _ordered(mine.credentials) != _ordered(yours.credentials):
         yield Difference(
             part=Part.CREDENTIALS,
             field="credentials",

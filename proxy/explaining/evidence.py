@@ -16,7 +16,13 @@ from proxy.core.identity import sort_headers
 from proxy.core.intent import Call
 from proxy.core.policy import ClientKey, Credential, Rule
 from proxy.explaining.matching import Naming
-from proxy.explaining.request import hidden, under, with_hidden_of, with_unknown_hidden
+from proxy.explaining.request import (
+    credentials_count,
+    hidden,
+    under,
+    with_hidden_of,
+    with_unknown_hidden,
+)
 from proxy.front.naming import TOLD_ARGUMENTS, Named, ToName, arguments_digest
 
 CHANGED = (
@@ -44,7 +50,7 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
     named = name(alike)
     rule = named.match.rule
     may_differ = hidden(with_unknown_hidden(recorded, rule.key.headers))
-    if rule.key.credential is Credential.EXCLUDE:
+    if not credentials_count(recorded, rule):
         may_differ = tuple(pair for pair in may_differ if pair[0].decode("latin-1") in rule.key.headers)
     renamed = (
         call.rule != rule.name
@@ -61,7 +67,7 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
 
 def _not_given(here: ToName, rule: Rule) -> str:
     """Empty where secrets that count were typed: then those of the record were others."""
-    if rule.key.credential is not Credential.EXCLUDE:
+    if credentials_count(here, rule):
         given = sort_headers(here.headers, (), here.upstream.credentials).credentials
         return "" if given else "no credentials were given with -H: taken to be the same caller"
     keyed = {name.encode() for name in rule.key.headers}
@@ -74,7 +80,8 @@ def _not_given(here: ToName, rule: Rule) -> str:
 def _is(named: Named, call: Call) -> bool:
     if named.identity is None:
         return False
-    return named.identity[:3] == (call.key, call.fingerprint, call.named_by)
+    key = call.key if call.in_run is None else call.in_run.family  # in a run identical calls share a name
+    return named.identity[:3] == (key, call.fingerprint, call.named_by)
 
 
 def _told(arguments: bytes) -> bytes:

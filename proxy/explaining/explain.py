@@ -5,29 +5,32 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.core.headers import Headers
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.core.policy import DEFAULT_NAME, PolicySet
+from proxy.core.policy import PolicySet
 from proxy.errors import BadRequest, ConfigurationError, TooLarge
-from proxy.explaining.evidence import with_credentials
 from proxy.explaining.idle import idle_names
-from proxy.explaining.matching import Naming, Pair, compare
+from proxy.explaining.in_run import Viewed, as_named_in, is_pinned_otherwise, view
+from proxy.explaining.likeness import compared_with, recorded_as_named
+from proxy.explaining.matching import Naming
 from proxy.explaining.now import Happens, with_record, without_record
 from proxy.explaining.record import Recorded, decision_on, find_call, read_request
 from proxy.explaining.request import (
     find_address,
     read_headers,
-    recorded_request,
     taken_over,
     with_content_type,
 )
-from proxy.explaining.told import Document, Explained, not_compared, told, told_like, told_taken_over
-from proxy.explaining.written import file_of, where
+from proxy.explaining.run_now import Fate, InQuestion, fate_of, over
+from proxy.explaining.told import Document, Explained, InRun, told, told_taken_over
+from proxy.explaining.written import where
 from proxy.front.door import DEFAULT_TENANT, Door
 from proxy.front.incoming import find_upstream, said_to_semel
 from proxy.front.naming import Named, ToName, name_in_full
+from proxy.front.run_ref import NOBODY, Speaker, agree, parse_run_ref
 from proxy.front.sending import Told
 from proxy.policy_file import names
 from proxy.settings import Settings
@@ -44,7 +47,16 @@ class Question:
     headers: tuple[str, ...]
     body: bytes
     tenant: str | None = None
+    run: str | None = None
     like: str | None = None
+
+
+class _Asking(NamedTuple):
+    """A request as it was read, who makes it, and what else it says to semel."""
+
+    request: ToName
+    said: Told
+    speaker: Speaker
 
 
 async def explain(
@@ -54,26 +66,43 @@ async def explain(
     NotComparable for a `like` that is not there. Without a store there is no `like`."""
     liked = await _liked(store, question.like, settings)
     typed = read_headers(question.headers)
-    request, said = _read(question, typed, settings, policies, liked)
-    name = _naming(store.secret if store is not None else os.urandom(32), settings)
-    named = name(request)
-    like: Document | None = None
+    asking = _read(question, typed, settings, policies, liked)
+    secret = store.secret if store is not None else os.urandom(32)
+    name = _naming(secret, settings)
+    came = request = asking.request
+    viewed = await _viewed(asking, settings, store)
+    if viewed is not None:
+        request = as_named_in(viewed.book.run, request)
+    before, named = request, name(request)
     if liked is not None:
         taken = taken_over(typed, liked.stored.headers, named.match.rule, request.upstream.credentials)
-        before = request
         request = request._replace(headers=with_content_type((*typed, *taken), question.body))
         named = name(request)
-        like = _like(liked, request, named, policies, settings, name)
-        like["assumed"] = [*told_taken_over(before, request, named.match.rule), *like["assumed"]]
-        if like["same"]:
-            named = _named_like(named, liked.call)
+    in_run = None
+    if viewed is not None:
+        asked = InQuestion(viewed, request, named, asking.said, settings.runs.on_divergence)
+        otherwise = is_pinned_otherwise(viewed.book.run, came)
+        in_run = InRun(
+            viewed=viewed, fate=await _fate(asked, store), family=named.identity, pinned_otherwise=otherwise
+        )
+    like: Document | None = None
+    if liked is not None and store is not None:
+        there = await recorded_as_named(store, liked, policies)
+        like = compared_with(liked, there, request, named, in_run, settings, name)
+        rule = named.match.rule
+        assumed = [*_taken_run(question, asking, liked), *told_taken_over(before, request, rule)]
+        like["assumed"] = [*assumed, *like["assumed"]]
+    named, request = _as_occurrence(named, request, in_run)
+    if liked is not None and like is not None and like["same"]:
+        named = _named_like(named, liked.call)
     explained = Explained(
         request=request,
         named=named,
         stands=where(settings.policies, request.upstream.name, named.match.rule.name),
-        id_is_known=store is not None or _same_under_any_secret(request, named, settings),
-        now=await _now(named, said, store, settings),
+        id_is_known=store is not None or _same_under_any_secret(request, settings),
+        now=await _now(named, asking.said, store, settings) if in_run is None else in_run.fate.happens,
         idle=idle_names(request, named, name),
+        in_run=in_run,
     )
     return {**told(explained), "like": like}
 
@@ -91,9 +120,12 @@ def _named_like(named: Named, call: Call) -> Named:
     return named._replace(identity=Identity(call.key, call.fingerprint, call.named_by, arguments))
 
 
+# ---- what was typed ----
+
+
 def _read(
     question: Question, typed: Headers, settings: Settings, policies: PolicySet, liked: Recorded | None
-) -> tuple[ToName, Told]:
+) -> _Asking:
     try:
         method = names.method(question.method)
     except ValueError as error:
@@ -107,9 +139,30 @@ def _read(
     address = find_address(question.url, policies, settings.listen)
     upstream = find_upstream(policies, address)
     said = said_to_semel(headers)
-    tenant = question.tenant or _tenant(said.speaker.token, settings, liked.call if liked is not None else None)
+    speaker = agree(_run_given(question.run), address.speaker, said.speaker)
+    call = None if liked is None else liked.call
+    if call is not None and call.run and not speaker.run:
+        speaker = speaker._replace(run=call.run)
+    tenant = question.tenant or _tenant(speaker.token, settings, call)
     body = Spool.of(question.body) if question.body else None
-    return ToName(upstream, address, method, headers, body, said.occurrence or 1, tenant), said
+    request = ToName(upstream, address, method, headers, body, said.occurrence or 1, tenant)
+    return _Asking(request, said, speaker)
+
+
+def _run_given(reference: str | None) -> Speaker:
+    if reference is None:
+        return NOBODY
+    try:
+        return parse_run_ref(reference)
+    except BadRequest as error:
+        raise ConfigurationError(f"--run is RUN or RUN+ATTEMPT. {error.detail}") from None
+
+
+def _taken_run(question: Question, asking: _Asking, liked: Recorded) -> list[str]:
+    given = question.run is not None or asking.said.speaker.run or asking.request.address.speaker.run
+    if not asking.speaker.run or given:
+        return []
+    return [f"taken over from the record, since no --run gave it: the run {liked.call.run}"]
 
 
 def _tenant(token: str, settings: Settings, liked: Call | None) -> str:
@@ -127,17 +180,41 @@ def _tenant(token: str, settings: Settings, liked: Call | None) -> str:
     return tenants.pop()
 
 
+# ---- its name, and what would become of it ----
+
+
+async def _viewed(asking: _Asking, settings: Settings, store: Store | None) -> Viewed | None:
+    if not asking.speaker.run:
+        return None
+    tenant = asking.request.tenant
+    return await view(store, tenant, asking.speaker, settings.runs.retention, time.time())
+
+
+async def _fate(asked: InQuestion, store: Store | None) -> Fate:
+    if asked.viewed.is_over:
+        return over()
+    if asked.named.identity is None:
+        return Fate(happens=without_record(asked.named.match.rule))
+    return await fate_of(asked, store)
+
+
+def _as_occurrence(named: Named, request: ToName, in_run: InRun | None) -> tuple[Named, ToName]:
+    """In a run the name is that of all identical calls; this is one of them."""
+    if in_run is None or in_run.fate.identity is None or in_run.fate.occurrence is None:
+        return named, request
+    request = request._replace(occurrence=in_run.fate.occurrence)
+    return named._replace(identity=in_run.fate.identity), request
+
+
 def _naming(secret: bytes, settings: Settings) -> Naming:
     return lambda request: name_in_full(request, secret, settings.limits.request_body)
 
 
-def _same_under_any_secret(request: ToName, named: Named, settings: Settings) -> bool:
+def _same_under_any_secret(request: ToName, settings: Settings) -> bool:
     """Credentials are in the key as a hash keyed with the record's secret. Without them, and with a client's
     key in their place, it is the same everywhere."""
-    other = _naming(os.urandom(32), settings)(request)
-    if named.identity is None or other.identity is None:
-        return False
-    return named.identity.key == other.identity.key
+    one, other = (_naming(os.urandom(32), settings)(request).identity for _ in range(2))
+    return one is not None and other is not None and one.key == other.key
 
 
 async def _now(named: Named, said: Told, store: Store | None, settings: Settings) -> Happens:
@@ -149,32 +226,3 @@ async def _now(named: Named, said: Told, store: Store | None, settings: Settings
     now = time.time()
     decision, owner_is_dead = await decision_on(store, named, refresh=said.refresh, now=now)
     return with_record(decision, now=now, owner_is_dead=owner_is_dead)
-
-
-def _like(
-    liked: Recorded,
-    request: ToName,
-    named: Named,
-    policies: PolicySet,
-    settings: Settings,
-    name: Naming,
-) -> Document:
-    call, stored, body = liked
-    upstream = policies.upstreams.get(call.upstream)
-    if upstream is None:
-        return not_compared(call.id, f"Its upstream {call.upstream!r} is in no policy file now.")
-    recorded = recorded_request(call, stored, body, upstream)
-    if named.identity is None:
-        return not_compared(call.id, "A request that is not recorded is never the same as a recorded call.")
-    try:
-        seen = with_credentials(call, stored.arguments, recorded, request, name)
-    except BadRequest as refusal:
-        note = f"Under the present policies that call would be refused: {refusal.detail}"
-        return not_compared(call.id, note)
-    if name(seen.there).identity is None:
-        return not_compared(call.id, "Under the present policies that call would not be recorded.")
-    compared = compare(Pair(request, seen.there, name))
-    rule, sources = named.match.rule.name, settings.policies
-    stands = where(sources, request.upstream.name, rule)
-    file = file_of(sources, request.upstream.name) if rule == DEFAULT_NAME else None
-    return told_like(call.id, seen, compared, stands, file)

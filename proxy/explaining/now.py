@@ -52,7 +52,7 @@ def with_record(decision: core.Decision, *, now: float, owner_is_dead: bool = Fa
             detail = f"the same call has been under way since {moment(since)}: it would wait for that answer"
             return Happens(what="waits", detail=detail, since=since)
         case core.Hold(call):
-            return _held(call)
+            return held(call)
         case core.Unavailable(_, why):
             return Happens(what="answer-unavailable", detail=f"it happened, and is not sent again: {why}")
         case core.AwaitPerson(call):
@@ -76,7 +76,7 @@ def _why_executed(over: Call | None) -> str:
     return "its recorded answer is past its time: it would be sent"
 
 
-def _held(call: Call) -> Happens:
+def held(call: Call) -> Happens:
     assert call.doubt is not None  # a record in doubt has its reason
     since = call.doubt.since
     detail = (
@@ -84,6 +84,15 @@ def _held(call: Call) -> Happens:
         f"it, then: semel calls resolve {call.id} --as executed|not-executed --reason …"
     )
     return Happens(what="in-doubt", detail=detail, since=since)
+
+
+def joined(call: Call, *, owner_is_dead: bool) -> Happens:
+    """In a run: the answer in flight is for whoever asks the same."""
+    if owner_is_dead:
+        return _after_a_death(call)
+    since = call.sent_at or call.created_at
+    detail = f"the same call has been under way since {moment(since)}: it would get that answer"
+    return Happens(what="joined", detail=detail, since=since)
 
 
 def _after_a_death(call: Call) -> Happens:

@@ -11,6 +11,7 @@ LONGEST_VALUE = 120
 class Part(StrEnum):
     UPSTREAM = "upstream"
     TENANT = "tenant"
+    RUN = "run"
     METHOD = "method"
     PATH = "path"
     OCCURRENCE = "occurrence"

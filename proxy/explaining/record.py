@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from proxy.answers import Answers
 from proxy.core import decide as core
-from proxy.core.intent import Call
+from proxy.core.intent import Call, Place
 from proxy.core.policy import Mode
 from proxy.errors import ConfigurationError
 from proxy.front.naming import Named
@@ -118,9 +118,18 @@ async def decision_on(store: Store, named: Named, *, refresh: bool, now: float) 
     row = await store.get(identity.key)
     decision = core.decide(row, identity, now=now, refresh=refresh and rule.mode is Mode.CACHE)
     if isinstance(decision, core.Replay):
-        answers = Answers(store=store, codec=Codec(), observer=Everyone(), inline_body=0)
-        if await answers.produce(decision.call, decision.answer) is None:
-            return core.answer_lost(decision.call, "its answer is lost or damaged"), False
+        return await decision_on_answer(store, decision), False
     if isinstance(decision, core.Wait):
         return decision, await store.owner_is_dead(decision.call.owner)
     return decision, False
+
+
+async def decision_on_answer(store: Store, replay: core.Replay) -> core.Decision:
+    """What becomes of a replay: the answer may not be there any more."""
+    call, answer = replay.call, replay.answer
+    if answer.place is Place.NOWHERE:
+        return core.answer_lost(call, answer.why_nowhere)
+    answers = Answers(store=store, codec=Codec(), observer=Everyone(), inline_body=0)
+    if await answers.produce(call, answer) is None:
+        return core.answer_lost(call, "its answer is lost or damaged")
+    return replay

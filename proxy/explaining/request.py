@@ -14,7 +14,15 @@ from dataclasses import replace
 from proxy.core.headers import Headers
 from proxy.core.identity import CREDENTIAL_HEADERS, sort_headers
 from proxy.core.intent import Call
-from proxy.core.policy import DEFAULT_PORTS, KeyRecipe, PolicySet, Rule, Upstream
+from proxy.core.policy import (
+    DEFAULT_PORTS,
+    ClientKey,
+    Credential,
+    KeyRecipe,
+    PolicySet,
+    Rule,
+    Upstream,
+)
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
 from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
 from proxy.front.naming import ToName
@@ -128,6 +136,17 @@ def taken_over(typed: Headers, recorded: Headers, rule: Rule, further: tuple[str
 
     given = {name.lower() for name, _ in typed}
     return tuple(pair for pair in recorded if pair[0].lower() not in given and counts(pair))
+
+
+def credentials_count(request: ToName, rule: Rule) -> bool:
+    """A run is one trust domain: there they count only if the rule says so."""
+    by_default = rule.key.credential is Credential.AUTO and not request.origin
+    return by_default or rule.key.credential is Credential.INCLUDE
+
+
+def client_key_counts(request: ToName, rule: Rule) -> bool:
+    """In a run it is only evidence of a retry."""
+    return rule.key.client_key is not ClientKey.IGNORE and not request.origin
 
 
 def under(request: ToName, rule: Rule, key: KeyRecipe) -> ToName:

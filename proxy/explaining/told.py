@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from proxy.core.identity import sort_headers
-from proxy.core.policy import DEFAULT_NAME, ClientKey, Credential, KeyRecipe, Rule
+from proxy.core.identity import Identity, sort_headers
+from proxy.core.policy import DEFAULT_NAME, ClientKey, Credential, Rule
 from proxy.explaining.arguments import Json, field_of, parsed, value_text
 from proxy.explaining.differences import counted_headers
 from proxy.explaining.evidence import Seen
+from proxy.explaining.in_run import Viewed
 from proxy.explaining.matching import Compared
 from proxy.explaining.now import Happens
 from proxy.explaining.parts import cut
+from proxy.explaining.request import client_key_counts, credentials_count
+from proxy.explaining.run_now import Fate
 from proxy.explaining.written import Stands
 from proxy.front.naming import Named, ToName
 from proxy.policy_file.names import NEVER_KEYED, NEVER_KEYED_PREFIXES
@@ -37,6 +40,17 @@ class Explained:
     id_is_known: bool  # False: it depends on the secret of a record that is not here
     now: Happens
     idle: dict[str, str]  # names in key.exclude that leave nothing out here, with what they may mean
+    in_run: InRun | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InRun:
+    """The run that is asked in. `family`: what all identical calls of it are named by together."""
+
+    viewed: Viewed
+    fate: Fate
+    family: Identity | None
+    pinned_otherwise: bool  # the policies have changed since
 
 
 def told(explained: Explained) -> Document:
@@ -66,6 +80,25 @@ def told(explained: Explained) -> Document:
         "canonical": None if identity is None else identity.arguments.decode(),
         "call": identity.id if identity is not None and explained.id_is_known else None,
         "now": asdict(explained.now),
+        "run": None if explained.in_run is None else _told_run(explained.in_run),
+    }
+
+
+def _told_run(asked: InRun) -> Document:
+    run, fate = asked.viewed.book.run, asked.fate
+    return {
+        "name": run.name,
+        "attempt": asked.viewed.book.attempt or None,
+        "new": asked.viewed.is_new,
+        "parent": None if run.parent is None else run.parent.run,
+        "pinned_otherwise": asked.pinned_otherwise,
+        "family": None if asked.family is None else asked.family.id,
+        "recorded": fate.recorded,
+        "occurrence": fate.occurrence,
+        "why": fate.why,
+        "unasked": [
+            {"call": one.id, "seq": one.seq, "tool": one.tool, "state": one.state} for one in fate.unasked
+        ],
     }
 
 
@@ -83,8 +116,16 @@ def not_compared(call: str, note: str) -> Document:
     }
 
 
-def told_like(call: str, seen: Seen, compared: Compared, stands: Stands | None, file: str | None) -> Document:
-    """`stands`: where the rule is that a suggestion changes; `file`: where a new rule goes."""
+def told_like(
+    call: str,
+    seen: Seen,
+    compared: Compared,
+    stands: Stands | None,
+    file: str | None,
+    careful: tuple[str, ...] = (),
+) -> Document:
+    """`stands`: where the rule is that a suggestion changes; `file`: where a new rule goes; `careful`: what
+    else every suggestion means."""
     at = file if stands is None else f"{stands.file}:{stands.key_line or stands.line}"
     shipped = [SHIPPED] if stands is not None and stands.is_preset else []
     return {
@@ -101,11 +142,18 @@ def told_like(call: str, seen: Seen, compared: Compared, stands: Stands | None, 
                 "whole_rule": one.whole_rule,
                 "replaces": stands is not None and bool(stands.key_line),
                 "at": at,
-                "careful": [*one.careful, *shipped],
+                "careful": [*one.careful, *careful, *shipped],
             }
             for one in compared.suggestions
         ],
     }
+
+
+def careful_in_run(asked: InRun) -> tuple[str, ...]:
+    """What every suggestion for a call of a run means."""
+    pinned = "a run keeps the rules that it began with, so this helps runs that begin after the change"
+    changed = "the policies have changed since this run began: the line is made from its rule as it was then"
+    return (pinned, changed) if asked.pinned_otherwise else (pinned,)
 
 
 def told_taken_over(typed: ToName, completed: ToName, rule: Rule) -> list[str]:
@@ -144,10 +192,9 @@ def _counted(request: ToName, rule: Rule) -> list[tuple[str, str]]:
 def _counts_too(request: ToName, rule: Rule) -> Iterator[str]:
     """What takes part in the name beside arguments and headers."""
     found = sort_headers(request.headers, rule.key.headers, request.upstream.credentials)
-    by_client = bool(found.client_keys) and rule.key.client_key is not ClientKey.IGNORE
-    if by_client:
+    if found.client_keys and client_key_counts(request, rule):
         yield "the Idempotency-Key, in place of arguments and credentials: both have to be the same with it"
-    if found.credentials and rule.key.credential is not Credential.EXCLUDE:
+    if found.credentials and credentials_count(request, rule):
         names = ", ".join(sorted({name.decode("latin-1") for name, _ in found.credentials}))
         yield f"the caller's credentials ({names}), as a keyed hash"
 
@@ -165,20 +212,24 @@ def _left_out(explained: Explained, canonical: bytes) -> Iterator[Document]:
     for normalizer in key.normalize:
         yield {"what": f"{normalizer} in arguments", "why": "key.normalize"}
     for name in dict.fromkeys(raw_name.lower() for raw_name, _ in request.headers):
-        if why := _why_not_counted(name, key, request.upstream.credentials):
+        if why := _why_not_counted(name, request, explained.named.match.rule):
             yield {"what": f"header {name.decode('latin-1')}", "why": why}
 
 
-def _why_not_counted(name: bytes, key: KeyRecipe, further: tuple[str, ...]) -> str:
+def _why_not_counted(name: bytes, request: ToName, rule: Rule) -> str:
     """Empty for a header that counts, and for what is said to semel."""
     text = name.decode("latin-1")
-    found = sort_headers(((name, b""),), key.headers, further)
+    found = sort_headers(((name, b""),), rule.key.headers, request.upstream.credentials)
     if found.keyed or text.startswith("semel-"):
         return ""
     if found.credentials:
-        return "key.credential: exclude" if key.credential is Credential.EXCLUDE else ""
+        by_rule = rule.key.credential is Credential.EXCLUDE
+        why = "key.credential: exclude" if by_rule else "in a run the caller does not count"
+        return "" if credentials_count(request, rule) else why
     if found.client_keys:
-        return "key.client_key: ignore" if key.client_key is ClientKey.IGNORE else ""
+        by_rule = rule.key.client_key is ClientKey.IGNORE and not request.origin
+        why = "key.client_key: ignore" if by_rule else "in a run it only tells a retry"
+        return "" if client_key_counts(request, rule) else why
     if text in NEVER_KEYED or text.startswith(NEVER_KEYED_PREFIXES):
         return "it changes when a crashed agent comes back"
     return "not in key.headers"

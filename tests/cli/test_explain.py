@@ -460,7 +460,10 @@ def test_every_decision_has_its_words(decision: core.Decision, dead: bool, what:
 @pytest.mark.parametrize(
     ("typed", "status", "said"),
     [
-        (["POST", URL, "--run", "task-1"], 1, "Runs are not supported yet"),
+        (["POST", URL, "--run", "no run"], 2, "--run is RUN or RUN+ATTEMPT. A run's name is 1 to 128"),
+        (["POST", URL, "--run", "task+"], 2, "An attempt's name is 1 to 64"),
+        (["POST", "/@task-1" + URL, "--run", "task-2"], 1, "Two runs are given that differ"),
+        (["POST", URL, "-H", "Semel-Attempt: a1"], 1, "An attempt without a run"),
         (["POST", "/nowhere/x"], 1, "404 unknown-upstream"),
         (
             ["POST", "https://elsewhere.example/x"],
@@ -470,10 +473,10 @@ def test_every_decision_has_its_words(decision: core.Decision, dead: bool, what:
         (["POST", "/mail/a/../b"], 1, "400 bad-request"),
         (["POST", "mail/x"], 1, "400 bad-request"),
         (["POST", "/metrics"], 1, "semel's own page"),
-        (["POST", "/@task/mail/x"], 1, "not supported yet"),
+        (["POST", "/@/mail/x"], 1, "An address with @ names a run"),
         (["POST", "https://eve:geheim@api.example/x"], 1, "Credentials do not belong in an address"),
         (["POST", "https://[::x]/x"], 1, "The address cannot be read"),
-        (["POST", URL, "-H", "Semel-Run: x"], 1, "Runs are not supported yet"),
+        (["POST", URL, "-H", "Semel-Run: no run"], 1, "A run's name is 1 to 128"),
         (["POST", URL, "-H", "Semel-Occurence: 2"], 1, "did you mean"),
         (["POST", URL, "-H", "Idempotency-Key:"], 1, "The Idempotency-Key is empty"),
         (["POST", URL, "-H", "X-Secret geheim"], 2, "-H number 1 is not a header"),

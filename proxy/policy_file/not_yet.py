@@ -29,8 +29,6 @@ SETTINGS = frozenset(
         ("settings", "tls"),
         ("settings", "workers"),
         ("settings", "encryption"),
-        ("runs", "retention"),
-        ("runs", "on_divergence"),
         ("owners", "heartbeat"),
         ("owners", "dead_after"),
     }

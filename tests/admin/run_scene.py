@@ -19,7 +19,9 @@ base_url: http://127.0.0.1:{port}
 rules:
   - {{name: charge, match: {{method: POST, path: /charge}}, tool: charge_card, cost: {{usd: 0.25}}}}
   - {{name: mail, match: {{method: POST, path: /mail}}, tool: send_mail}}
-  - {{name: owned, match: {{method: GET, path: "/by/{{api_token}}/{{thing}}"}}}}
+  - name: owned
+    match: {{method: GET, path: "/by/{{api_token}}/{{thing}}"}}
+    key: {{include: [query.page]}}
 """
 
 

@@ -181,13 +181,15 @@ async def test_a_fork_begins_with_its_parents_past(tmp_path: Path) -> None:
         fork = made(await decide(world, "r/fork", **{"at": 1, "as": "f", "reason": WHY}), "Run")
         assert fork["parent"] == {"run": "r", "at": 1, "resend": False}
         assert (fork["run"], fork["state"], fork["last_seq"], fork["attempts"]) == ("f", "open", 3, 0)
-        for usd in (1, 2):
-            assert (await charge(world, "f+b1", usd)).semel == "replayed"
-        assert (await ask(world, "f+b1", "GET", "/look")).semel == "executed"
-        assert (await charge(world, "f+b1", 3)).semel == "executed"
+        assert (await charge(world, "f+a1", 1)).semel == "replayed"
+        assert (await ask(world, "f+a1", "GET", "/look")).semel == "executed"
+        assert (await charge(world, "f+a1", 3)).semel == "executed"
+        assert (await charge(world, "f+a2", 2)).semel == "replayed"
         seen = await shown(world, "f")
         told = [(step["seq"], step["run"], step["inherited"]) for step in seen["steps"]]
         assert told == [(1, "r", True), (3, "r", True), (4, "f", False), (5, "f", False)]
+        # The parent's attempts are others, whatever their names.
+        assert [step["asked_by"] for step in seen["steps"]] == [["a1"], ["a2"], ["a1"], ["a1"]]
         events = (await shown(world))["events"] + seen["events"]
         assert [event["event"] for event in events if event["actor"] == "operator:api"] == ["forked"] * 2
         assert all(WHY in event["why"] for event in events if event["event"] == "forked")

@@ -89,7 +89,7 @@ async def test_no_credential_is_exported(tmp_path: Path) -> None:
     """Not from headers, the query, named path segments, or cookies that were set."""
     setting = (*READ_ALL, answer(200, b"{}", (b"Set-Cookie", b"sid=hunter5"), (b"X-Auth-Token", b"hunter6")))
     async with run_scene(tmp_path, setting) as world:
-        headers = {"Authorization": "Bearer hunter1", "X-Api-Key": "hunter2"}
+        headers = {"Authorization": "Bearer hunter1", "X-Api-Key": "hunter2", "X-Session-Token": "hunter7"}
         await ask(world, "r+a1", "GET", "/by/hunter3/thing?token=hunter4&page=7", headers=headers)
         got = await world.ask("GET", "runs/r/export")
     assert b"hunter" not in got.body

@@ -133,3 +133,16 @@ async def test_another_run_of_another_name_is_not_touched() -> None:
     await Agent(semel, run="young").write("send")
     assert await collect(semel) == 1
     assert (await Agent(semel, "a2", run="young").write("send")).kind == "replayed"
+
+
+@in_virtual_time
+async def test_a_run_that_somebody_expired_is_refused_though_its_time_is_not_over_here() -> None:
+    """Another proxy keeps runs for a shorter time, or its clock is ahead: the rows are gone."""
+    semel = RunProcess()
+    agent = Agent(semel)
+    await agent.write("send")
+    assert (await semel.store.collect(semel.clock.now(), runs_before=semel.clock.now() + 1)).calls == 1
+    for each in (agent, agent.next("a2"), Agent(RunProcess(semel.world, semel.origin), "a3")):
+        with pytest.raises(RunExpired):
+            await each.write("send")
+    assert semel.origin.sent["send"] == 1

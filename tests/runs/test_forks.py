@@ -269,3 +269,14 @@ async def test_a_released_effect_after_n_is_made_in_the_fork() -> None:
     await scenes.fork(semel, "f", at=1)
     assert (await replace_run(agent, "f").write("a")).kind == "executed"
     assert scenes.row(semel, "a", run="r").state is State.RELEASED
+
+
+@in_virtual_time
+async def test_parent_rows_after_n_cause_no_divergence_though_the_attempts_have_the_same_names() -> None:
+    """The fork's second attempt has an earlier one called as the parent's was."""
+    semel = RunProcess()
+    await parent_of_six(semel)
+    await scenes.fork(semel, "f", at=0)
+    await Agent(semel, "a1", "f").read("look?1")
+    assert (await Agent(semel, "a2", "f").write("send?other")).kind == "executed"
+    assert (await Agent(semel, "a2", "f").write("send?5")).kind == "replayed"

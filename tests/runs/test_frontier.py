@@ -298,3 +298,28 @@ async def test_a_receipt_is_written_no_later_than_the_runs_next_claim() -> None:
     with pytest.raises(InDoubt):
         await third.write("a")
     assert semel.origin.sent["a"] == 1
+
+
+@in_virtual_time
+async def test_reads_that_were_made_after_it_seal_nothing() -> None:
+    """Only an effect may have been caused by what came before it."""
+    agent = Agent(RunProcess())
+    agent.semel.origin.plays("a", answers(429))
+    await agent.read("a")
+    await agent.read("b")
+    assert (await agent.next("a2").read("a")).status == 200
+
+
+@in_virtual_time
+async def test_a_failure_that_took_several_tries_is_given_as_often() -> None:
+    """The first attempt had to ask twice before it went on; so does a loop of tries in the second."""
+    agent = Agent(RunProcess())
+    agent.semel.origin.plays("a", not_sent(), not_sent(), answers(429))
+    with pytest.raises(UpstreamUnreachable):
+        await agent.write("a")
+    assert (await agent.write("a")).status == 429
+    await agent.write("b")
+    second = agent.next("a2")
+    assert [(await second.write("a")).status for _ in range(2)] == [429, 429]
+    assert (await second.write("b")).kind == "replayed"
+    assert agent.semel.origin.sent == {"a": 1, "b": 1}

@@ -7,7 +7,7 @@ import pytest
 from proxy.core.intent import State
 from proxy.core.retry_evidence import evidence_of
 from proxy.errors import InDoubt, UpstreamTimeout
-from proxy.upstream.base import Answered
+from proxy.upstream.base import Answered, Lost
 from tests.exchange.stage import Talk, answers, lost, until
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
@@ -270,3 +270,32 @@ async def test_what_ended_with_a_problem_is_still_owed(safe: bool) -> None:
         with pytest.raises(InDoubt):
             await agent.ask("call", safe=safe)
     assert [call.occurrence for call in agent.semel.rows()] == [1]
+
+
+@in_virtual_time
+async def test_what_was_abandoned_comes_before_what_is_only_owed() -> None:
+    """Of two parallel samples one ended with a problem, the other was left: the next ask is the retry of the
+    one that was left."""
+    agent, one, two = Agent(RunProcess()), Talk(), Talk()
+    agent.semel.origin.plays("poll", one, two, lost(timed_out=True))
+    first = agent.start("poll", safe=True)
+    await one.sent.wait()
+    second = agent.start("poll", safe=True, taken=False)
+    await two.sent.wait()
+    one.end(Lost("nothing came", None, True))
+    with pytest.raises(UpstreamTimeout):
+        await first
+    two.answer(body=b"two")
+    await second
+    assert (await agent.read("poll")).body == b"two"
+    assert (await agent.read("poll")).kind == "executed"
+
+
+@in_virtual_time
+async def test_a_retry_count_goes_back_behind_what_was_final() -> None:
+    """The first sample failed, the second one did not: it is the first that the client retries."""
+    agent = Agent(RunProcess())
+    agent.semel.origin.plays("call", answers(503), answers(200, b"two"), answers(200, b"one"))
+    assert [(await agent.read("call")).status for _ in range(2)] == [503, 200]
+    assert (await agent.read("call", retry_count=1)).body == b"one"
+    assert [scenes.row(agent.semel, "call", n).fence for n in (1, 2)] == [2, 1]

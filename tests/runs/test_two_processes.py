@@ -174,3 +174,14 @@ async def test_a_retry_at_the_other_proxy_after_the_first_died_joins_nothing_and
     await left.semel.die()
     assert (await right.write("mail")).body == b"mail #1"
     assert (await right.write("mail")).body == b"mail #2"
+
+
+@in_virtual_time
+async def test_only_deliveries_of_the_present_answer_use_it_up() -> None:
+    """The first attempt was refused, the second one made it: the first still has that answer to come."""
+    left, right = two()
+    left.semel.origin.plays("mail", answers(429))
+    assert (await left.write("mail")).status == 429
+    assert (await right.next("a2").write("mail")).body == b"mail #2"
+    assert (await left.write("mail")).body == b"mail #2"
+    assert left.semel.origin.sent["mail"] == 2

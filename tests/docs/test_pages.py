@@ -79,7 +79,8 @@ def test_commands_in_the_text_exist(page: Path) -> None:
     consoles = [line for block in blocks(page, "console") for line in block.text.splitlines()]
     mentioned = re.findall(r"`(semel [^`]+)`", " ".join(without_blocks(page).split()))
     for said in [*mentioned, *re.findall(r"\bsemel (?!semel )[a-z].*", "\n".join(consoles))]:
-        words = re.split(r"[\s=]+", said.split(" #")[0])
+        # Behind a bare `--` is somebody else's command.
+        words = re.split(r"[\s=]+", re.split(r" (?:#|--(?= |$))", said)[0])
         name = max((one for one in known if words[: len(one.split())] == one.split()), key=len)
         below = any(one.startswith(f"{name} ") for one in known)  # then a further word is a command, too
         further = words[len(name.split()) :][:1]

@@ -180,9 +180,11 @@ class RunBooks:
         run = book.run
         changed = replace(run, version=run.version + 1, **changes)  # type: ignore[arg-type]
         entry = RunEntry(self._clock.now(), f"proxy:{self._store.owner}", "changed", why)
-        if await self._store.swap_run(changed, entry, expected=run.version):
+        won = await self._store.swap_run(changed, entry, expected=run.version)
+        if won:
             book.run = changed
-        await self.refresh(book)
+        # Who was faster may be another attempt's book in here, and of those the stamp says nothing.
+        await self.refresh(book, anyway=not won)
 
     async def note(self, book: Book, event: str, why: str) -> None:
         entry = RunEntry(self._clock.now(), f"proxy:{self._store.owner}", event, why)

@@ -62,8 +62,12 @@ class Claiming:
         if step is not None:
             ask = ask._replace(shared=await self._shared(ask, step))
             over = None if inherited else await self.row(ask, step)
-            if book.step(step.key) != step or identity.key in self._flights.by_key:
+            if book.step(step.key) != step:
                 return None
+        flying = self._flights.by_key.get(identity.key)
+        if flying is not None:  # of another attempt, whose book alone knows what it is about to claim
+            await flying.row()
+            return None
         handover, place, claim = self._reserved_claim(ask, identity, n, step if over is not None else None)
         try:
             flight = self._flights.take_off(self._as_ask(ask, identity, n, place), over)

@@ -32,8 +32,8 @@ from proxy.runs.claiming import Claiming, RunAsk
 from proxy.runs.serving import FromRecord
 from proxy.store.base import Store
 
-# While waiting for other processes: how soon to look again.
-LOOK = 0.1
+# While waiting for other processes: how soon to look again. A wait that is nearly over is still one.
+LOOK, SOON = 0.1, 0.001
 
 
 class RunAsking:
@@ -135,7 +135,7 @@ class RunAsking:
                     self._dead.add(x.owner)
 
     async def _pause(self, book: Book, seconds: float) -> None:
-        await self._clock.within(min(seconds, LOOK), book.changed())
+        await self._clock.within(min(max(seconds, SOON), LOOK), book.changed())
 
     async def _stays_on_record(self, ask: RunAsk, waited: float) -> bool:
         """Whether a new call with effects may be made. False: look again; raises Diverged."""

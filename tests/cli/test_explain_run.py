@@ -23,7 +23,8 @@ from tests.cli.command import semel as run_semel
 from tests.cli.explaining import document, explained
 from tests.explain_pairs import Request
 from tests.inside import Answer, semel, until
-from tests.origin import OK, READ_ALL, Origin, Reset, Script, Wait, answer
+from tests.origin import OK, READ_ALL, Origin, Reset, Script, Stall, Wait, answer
+from tests.process import SemelProcess
 
 POLICY = """upstream: mail
 base_url: http://127.0.0.1:PORT
@@ -412,3 +413,31 @@ def test_calls_of_two_runs_are_never_one(tmp_path: Path, capsys: pytest.CaptureF
         assert (run["here"], run["there"]) == (here, there)
         assert not like["same"]
         assert like["suggestions"] == []
+
+
+# ---- after a death ----
+
+
+async def test_a_proxy_that_died_has_left_its_callers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The retry of its caller is the same call, whose doubt comes first; a safe one is sent again."""
+    policies = tmp_path / "policies"
+    policies.mkdir()
+
+    async def look(ask: Request) -> tuple[str, int, str]:
+        told = await asyncio.to_thread(document, capsys, tmp_path, ask)
+        return told["now"]["what"], told["run"]["occurrence"], told["run"]["why"]
+
+    async with Origin((*READ_ALL, Stall())) as origin:
+        (policies / "test.yaml").write_text(POLICY.replace("PORT", str(origin.port)))
+        async with SemelProcess(tmp_path / "state", policies) as process:
+            sending = [asyncio.create_task(one.send(process.port)) for one in (BOB, READ)]
+            await until(lambda: origin.started == 2)
+            assert await look(BOB) == ("joined", 1, Why.IN_FLIGHT)
+            await process.kill()
+            await asyncio.gather(*sending)
+        assert await look(BOB) == ("in-doubt", 1, Why.ABANDONED)
+        assert await look(READ) == ("executed", 1, Why.ABANDONED)
+    bob, read = await asyncio.to_thread(made, tmp_path, BOB, READ)
+    assert (problem(bob), read.semel) == ("in-doubt", "executed")

@@ -151,19 +151,23 @@ class RunAsking:
         match verdict:
             case Proceed(noted):
                 if noted:
-                    await self._books.note(book, "diverged", f"allowed: {_told(book, noted)}")
+                    await self._books.note(book, "diverged", f"allowed: {_told(ask, noted)}")
                 return True
             case WaitUntil(seconds):
                 await self._pause(book, seconds)
                 return False
             case Hold(unasked):
                 self._observer.noted(DIVERGED, run=book.run.name, unasked=len(unasked))
-                await self._books.note(book, "diverged", f"held: {_told(book, unasked)}")
+                await self._books.note(book, "diverged", f"held: {_told(ask, unasked)}")
                 raise diverged(book.run.name, [book.step(bytes.fromhex(row.id)) for row in unasked])
             case _:
                 assert_never(verdict)
 
 
-def _told(book: Book, rows: tuple[Row, ...]) -> str:
-    steps = [book.step(bytes.fromhex(row.id)) for row in rows]
-    return ", ".join(f"{step.tool} (step {step.seq})" for step in steps[:10] if step is not None)
+def _told(ask: RunAsk, rows: tuple[Row, ...]) -> str:
+    """Both sides, by name: arguments may be secret, and a line of history is read by many."""
+    kind, *named = ask.group
+    new = f"rule {named[1]}" if kind == "rule" else f"{named[0]} to {named[1]}"
+    steps = [ask.book.step(bytes.fromhex(row.id)) for row in rows]
+    old = ", ".join(f"{step.tool} (step {step.seq})" for step in steps[:10] if step is not None)
+    return f"{ask.book.attempt} asked a new call ({new}) and has not asked {old}"

@@ -136,6 +136,7 @@ class Agent:
             if status == 503 or (status == 409 and b"urn:semel:in-progress" in text):
                 time.sleep(PAUSE)
                 continue
+            print("step", file=sys.stderr, flush=True)  # whoever wants to kill it chooses the moment by these
             return status, _last_event(text) if stream and status == 200 else json.loads(text)
         raise RuntimeError("nobody answers")
 

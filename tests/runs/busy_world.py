@@ -28,11 +28,13 @@ POLLS = 3  # a job is done at the third look
 
 
 class BusyWorld:
-    """`async with BusyWorld() as world:`; `asked` counts requests by what they ask, `done` effects."""
+    """`async with BusyWorld() as world:`; `asked` counts requests by what they ask and how that was answered,
+    `done` effects, `regrets` what was asked though an effect had been made because of its first answer."""
 
     def __init__(self, *, slow: float = 0.0) -> None:
         self.asked: Counter[str] = Counter()
         self.done: dict[str, list[bytes]] = {}  # by call: what it answered, each time it took effect
+        self.regrets: list[str] = []
         self.port = 0
         self._slow = slow
         self._things: set[str] = set()
@@ -52,9 +54,9 @@ class BusyWorld:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         name = f"{request.method} {request.raw_path} {body.decode()}"
-        self.asked[name] += 1
         path = request.raw_path.split("?")[0].split("/")[1]
         answer: web.StreamResponse = await getattr(self, "_" + path.replace("-", "_"))(request, name, body)
+        self.asked[f"{name} -> {answer.status}"] += 1
         return answer
 
     async def _model(self, request: web.BaseRequest, name: str, body: bytes) -> web.StreamResponse:
@@ -92,7 +94,10 @@ class BusyWorld:
     _charge = _mail = _remind = _guarded = _provider_b = _effect
 
     async def _provider_a(self, request: web.BaseRequest, name: str, body: bytes) -> web.StreamResponse:
-        """Always busy: that it is asked only once in a round shows in `asked`."""
+        """Always busy. Once the other one was used because of that, nobody may ask again."""
+        number = json.loads(body)["round"]
+        if any(f'"round": {number},' in name for name in self.done if "/provider-b" in name):
+            self.regrets.append(name)
         return _json({"error": "busy"}, status=429)
 
     async def _thing(self, request: web.BaseRequest, name: str, body: bytes) -> web.StreamResponse:

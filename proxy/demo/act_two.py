@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.demo.kills import STEPS, Moment, draw_kills, moment_of, read_log
-from proxy.demo.scene import LOOKING, Commands
+from proxy.demo.scene import LOOKING, Commands, wrapped
 from proxy.demo.stage import Ended, Mishap, Stage, Tell
 from proxy.demo.tools import NAMES
 
@@ -28,6 +28,8 @@ AGENT = Path(__file__).with_name("trip.py")
 RUN = "task-42"
 # Seconds that the model and each tool take; a replay does not.
 WORK = 0.1
+# Of an agent that failed, which it should not.
+LINES_TOLD = 4
 SCRIPT = [
     {"tools": [{"name": "search", "arguments": {"query": "train to Ulm, Friday"}}]},
     {"tools": [{"name": "charge", "arguments": {"card": "card-7", "amount": 4900}}]},
@@ -180,6 +182,9 @@ class _Scenery:
         ended = await self._stage.run("the agent", command, self._directory, env, look, gently=behind_semel)
         for handle in due:  # it has ended: its pid may be another's by now
             handle.cancel()
+        if ended.status not in (0, -signal.SIGKILL):
+            for line in ended.lines[-LINES_TOLD:]:
+                self._tell(wrapped(f"    agent: {line}"))
         return _started(ended, time.monotonic() - began, behind_semel=behind_semel)
 
     def _counts(self) -> dict[str, int]:

@@ -12,10 +12,12 @@ import pytest
 
 from proxy.cli import COMMANDS
 from proxy.cli.completion import LOADING
+from proxy.policy_file.load import policy_files, presets_directory
 from tests.cli.command import semel
 from tests.process import ROOT
 
 POLICY = "upstream: mail\nbase_url: http://mail.example\n"
+PRESETS = [path.stem for path in policy_files(presets_directory())]
 
 
 @pytest.fixture
@@ -82,7 +84,8 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
         ("semel ca --p", ["--pem"]),
         ("semel completion ", ["bash", "fish", "zsh"]),
         ("semel policies show --ru", ["--rules"]),
-        ("semel policies show ", ["mail", "other"]),
+        ("semel policies show ", sorted([*PRESETS, "mail", "other"])),
+        ("semel policies show ma", ["mail"]),
         ("semel policies show --policies more.yaml m", ["mine"]),
         ("semel doctor --prox", ["--proxy"]),
     ],
@@ -90,7 +93,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is no
 def test_what_could_come_next(
     line: str, wanted: list[str], tmp_path: Path, installed: dict[str, str]
 ) -> None:
-    """Commands, flags, choices, and the names of the policies that are configured here."""
+    """Commands, flags, choices, and the names of policies: those configured here, and the presets."""
     (tmp_path / "semel.yaml").write_text("policies: [mail.yaml, other.yaml]\n")
     (tmp_path / "mail.yaml").write_text(POLICY)
     (tmp_path / "other.yaml").write_text(POLICY.replace("mail", "other"))

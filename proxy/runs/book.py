@@ -97,12 +97,22 @@ class Book:
     @property
     def frontier(self) -> Frontier:
         if self._frontier is None:
+            self._own_from = self._first_own() if self._ancestors else 1
             effects = [step for step in self._all() if not step.safe and step.state is not None]
             asked = (self._place(step) for step in effects if self._is_asked(step))
             self._frontier = Frontier(
                 last_effect=max(map(self._place, effects), default=0), asked=max(asked, default=0)
             )
         return self._frontier
+
+    def _first_own(self) -> int:
+        """What the fork adopted from an ancestor, with its place, is none of its own."""
+        name = self.run.name
+        adopted = {(s.in_run.family, s.occurrence, s.seq) for s in self._steps.values() if s.run != name}
+        own = (s for s in self._all() if s.run == name)
+        return min(
+            (s.seq for s in own if (s.in_run.family, s.occurrence, s.seq) not in adopted), default=sys.maxsize
+        )
 
     def _place(self, step: Step) -> int:
         """What an ancestor does while its fork goes on was not made after anything of the fork's own."""
@@ -203,7 +213,7 @@ class Book:
     def _reach(self, step: Step) -> None:
         """The frontier only ever grows, but for what was forgotten or taken back; then it is found anew."""
         if step.run == self.run.name and step.seq < self._own_from:
-            self._own_from, self._frontier = step.seq, None
+            self._frontier = None
         if step.safe or self._frontier is None:
             return
         if step.state is None:

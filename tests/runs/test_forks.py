@@ -280,3 +280,22 @@ async def test_parent_rows_after_n_cause_no_divergence_though_the_attempts_have_
     await Agent(semel, "a1", "f").read("look?1")
     assert (await Agent(semel, "a2", "f").write("send?other")).kind == "executed"
     assert (await Agent(semel, "a2", "f").write("send?5")).kind == "replayed"
+
+
+@pytest.mark.parametrize("retried", [False, True], ids=["plainly", "after a retry in the fork"])
+@in_virtual_time
+async def test_what_the_parent_was_refused_before_an_effect_is_refused_in_the_fork_too(retried: bool) -> None:
+    """Provider A failed, B was used, after N: B is referred to always, so A must fail again."""
+    semel = RunProcess()
+    agent = Agent(semel)
+    await agent.write("mail")
+    semel.origin.plays("a", answers(429, b"no"))
+    await agent.write("a")
+    await agent.write("b")
+    await scenes.fork(semel, "f", at=1)
+    fork = replace_run(agent, "f")
+    for _ in range(1 + retried):
+        assert (await fork.write("mail", tokens=frozenset({"k"}))).kind == "replayed"
+    assert (await fork.write("a")).body == b"no"
+    assert (await fork.write("b")).kind == "replayed"
+    assert semel.origin.sent == {"mail": 1, "a": 1, "b": 1}

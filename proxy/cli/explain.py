@@ -161,7 +161,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--run",
         dest="run_reference",
         metavar="RUN[+ATTEMPT]",
-        help="as a call of this run, which it is not: nothing is written; the address may say it too",
+        help="which call of this run it would be, and why; nothing is written. The address may say it too",
     )
     command.add_argument(
         "--like",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import stat
@@ -25,23 +26,20 @@ from tests.inside import call
 @asynccontextmanager
 async def served(directory: Path, *flags: str) -> AsyncIterator[tuple[int, list[str]]]:
     """A real process; its port, and what it said on stderr before it was ready."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0", "--state-dir", str(directory),
-        *flags, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    telling = directory.with_name("stderr")
+    with telling.open("w") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0",
+            "--state-dir", str(directory), *flags, stdout=asyncio.subprocess.PIPE, stderr=stderr,
+        )  # fmt: skip
     try:
         assert process.stdout is not None
-        assert process.stderr is not None
         ready = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
-        assert ready.startswith("semel is ready"), (await process.stderr.read()).decode()
-        said = []
-        while "no upstream is configured" not in (
-            line := (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
-        ):
-            said.append(line)
-        yield int(ready.rsplit(":", 1)[1]), said
+        assert ready.startswith("semel is ready"), telling.read_text()
+        yield int(ready.rsplit(":", 1)[1]), telling.read_text().splitlines(keepends=True)
     finally:
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+            process.terminate()
         await asyncio.wait_for(process.communicate(), 30)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from signal import Signals
@@ -83,14 +84,19 @@ def test_signals_about_children_are_never_handed_on() -> None:
         assert not must_be_handed_on(Arrived(number=number, sender=7), 100, leads_session=True)
 
 
+def to_this_thread(number: Signals) -> None:
+    """Only here it is blocked, and whoever runs the tests may have more threads."""
+    signal.pthread_kill(threading.get_ident(), number)
+
+
 def test_a_signal_is_fetched_with_its_sender_and_the_world_is_as_before_afterwards() -> None:
     """Blocked while it is waited for; handlers and mask come back."""
     handler, mask = signal.getsignal(Signals.SIGUSR1), signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with Waiting() as signals:
         assert signals.wait(0) is None
-        os.kill(os.getpid(), Signals.SIGUSR1)
+        to_this_thread(Signals.SIGUSR1)
         assert signals.wait(30) == Arrived(number=Signals.SIGUSR1, sender=os.getpid())
-        os.kill(os.getpid(), Signals.SIGTERM)  # left unfetched: it must not end this process
+        to_this_thread(Signals.SIGTERM)  # left unfetched: it must not end this process
     assert signal.getsignal(Signals.SIGUSR1) == handler
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == mask
 
@@ -99,7 +105,7 @@ def test_where_the_sender_is_not_told_the_signal_is_fetched_all_the_same() -> No
     """As on macOS, which has no wait with a limit."""
     with Waiting() as signals:
         assert signals._wait_and_guess(0) is None
-        os.kill(os.getpid(), Signals.SIGUSR1)
+        to_this_thread(Signals.SIGUSR1)
         assert signals._wait_and_guess(30) == Arrived(number=Signals.SIGUSR1)
 
 

@@ -99,7 +99,7 @@ def _describe(authority: Authority) -> None:
     valid = f"{certificate.not_valid_before_utc:%Y-%m-%d} to {certificate.not_valid_after_utc:%Y-%m-%d}"
     print_table(("certificate", str(authority.path)), [("SHA-256", authority.fingerprint), ("valid", valid)])
     bundle = shlex.quote(variables[REPLACING[0]])
-    print("\nClients that reach semel as HTTPS_PROXY must trust it (that way in is not supported yet).")
+    print("\nClients that reach semel as HTTPS_PROXY must trust it; `semel run` sees to that by itself.")
     print("Most take one file with every root that they trust, the system's too, so make a bundle:\n")
     print(f"  cat {shlex.quote(_system_roots())} {shlex.quote(str(authority.path))} > {bundle}\n")
     print("and set, in the client's environment:\n")

@@ -14,9 +14,11 @@ from proxy.cli.output import DONE, REFUSED, add_json, counted, print_json, print
 from proxy.cli.parsing import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.cli.examine import Finding
     from proxy.cli.sdks import Advice
-    from proxy.core.policy import PolicySet
+    from proxy.core.policy import PolicySet, Upstream
     from proxy.settings import Settings
 
 SCHEMA = {
@@ -84,13 +86,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
     add_policies_flag(command)
     command.add_argument(
-        "--all", action="store_true", help="also SDKs whose API is not configured (--json has them always)"
+        "--all",
+        action="store_true",
+        help="also SDKs whose API is not configured (--json has them always), and the hosts of presets",
     )
     add_json(command)
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
+    from proxy.ca import CERTIFICATE, FOLDER
     from proxy.cli import examine
     from proxy.cli.handshake import reach_all
     from proxy.cli.sdks import advice
@@ -106,9 +111,13 @@ def run(options: argparse.Namespace) -> int:
         findings += examine.state_directory(settings)
         findings += examine.listener(settings, options.proxy)
         findings += examine.machine(settings)
-    findings += examine.proxy_variables(proxy)
-    upstreams = policies.upstreams.values() if policies else ()
-    findings += reach_all(upstreams)
+    state = (settings or Settings()).state
+    findings += examine.proxy_variables(proxy, state / FOLDER / CERTIFICATE)
+    upstreams = list(policies.upstreams.values()) if policies else []
+    looked_at = upstreams
+    if settings and policies and not options.all:
+        looked_at = _own(settings, upstreams)
+    findings += reach_all(looked_at)
     failures = _report(options, findings, advice(proxy, upstreams))
     return REFUSED if failures else DONE
 
@@ -146,6 +155,16 @@ def _policies(settings: Settings) -> tuple[PolicySet | None, list[Finding]]:
     return policies, [warning("policies", "no upstream is configured", do)]
 
 
+def _own(settings: Settings, upstreams: Iterable[Upstream]) -> list[Upstream]:
+    """Not those of presets: what ships with semel need not be used, nor reachable from here."""
+    from proxy.policy_file import load_policies, presets_directory
+    from proxy.policy_file.load import PRESETS
+
+    sources = [source for source in settings.policies if source != PRESETS]
+    own = load_policies(sources, presets=presets_directory()).upstreams
+    return [upstream for upstream in upstreams if upstream.name in own]
+
+
 def _report(options: argparse.Namespace, findings: list[Finding], sdks: list[Advice]) -> int:
     """How many failures."""
     from dataclasses import asdict
@@ -173,7 +192,7 @@ def _report(options: argparse.Namespace, findings: list[Finding], sdks: list[Adv
     if left_out := len(sdks) - len(shown):
         print(f"\nLeft out, since no upstream is configured for their APIs: {left_out} (--all shows them).")
     print("\nINSTALLED is about the environment that semel is in; the agent's may be another.")
-    print("HTTPS_PROXY at semel (the forward proxy) is not supported yet: use base URLs.")
+    print("`semel run -- CMD` sets base URLs, HTTPS_PROXY and trust for CMD, and nothing else need be done.")
     print(f"{counted(failures, 'failure')}, {counted(warnings, 'warning')}")
     return failures
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 from proxy.ca import FOLDER, load
+from proxy.cli.ca import ADDING, REPLACING
 from proxy.cli.open_files import allow_open_files
 from proxy.cli.reach import SQLITE
 from proxy.errors import ConfigurationError
@@ -105,24 +106,36 @@ def clock(state: Path, now: float) -> Finding:
     return ok("clock", time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(now)))
 
 
-def proxy_variables(proxy: str) -> Iterator[Finding]:
-    """Of this environment, which is taken to be the agent's as well."""
+def proxy_variables(proxy: str, authority: Path) -> Iterator[Finding]:
+    """Of this environment, which is taken to be the agent's as well. `authority`: semel's certificate."""
     host, place = urlsplit(proxy).hostname or "", urlsplit(proxy).netloc
     for scheme, value in sorted(getproxies_environment().items()):
         about = f"{scheme.upper()}_PROXY"
         named = urlsplit(value if "//" in value else f"//{value}").netloc.rpartition("@")[2]
         if scheme in ("http", "https", "all") and named == place:
-            yield failure(
-                about,
-                "points at semel, as a forward proxy",
-                "Unset it: that is not supported yet. Point the SDK's base URL at semel instead (below).",
-            )
+            yield _as_proxy(about, authority)
         elif scheme in ("http", "all") and not proxy_bypass(host):
             yield warning(
                 about,
                 "clients would look for semel behind another proxy",
                 f"Add {host} to NO_PROXY in the agent's environment.",
             )
+
+
+def _as_proxy(about: str, authority: Path) -> Finding:
+    """What comes by HTTPS is only understood by clients that trust semel's authority."""
+    found = "points at semel, as a forward proxy"
+    files = [os.environ[name] for name in (*REPLACING, ADDING) if os.environ.get(name)]
+    if about == "HTTP_PROXY" or any(_holds(Path(file), authority) for file in files):
+        return ok(about, found)
+    return warning(about, f"{found}, and no client is told to trust it", "`semel ca` says what to set.")
+
+
+def _holds(bundle: Path, certificate: Path) -> bool:
+    try:
+        return certificate.read_text().strip() in bundle.read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 # ---- the state directory ----

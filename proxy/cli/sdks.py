@@ -55,8 +55,8 @@ SDKS = (
         name="boto3",
         variable="AWS_ENDPOINT_URL",
         set="AWS_ENDPOINT_URL={url}",
-        note="only for servers that do not check signatures; AWS does, with host and path, so it needs the "
-        "forward proxy, which is not supported yet",
+        note="only for servers that do not check signatures; AWS does, with host and path, so there "
+        "HTTPS_PROXY is the way (`semel run` sets it)",
     ),
     Sdk(name="resend", host="api.resend.com", set='resend.api_url = "{url}"'),
     Sdk(name="twilio", host="api.twilio.com", set='client.api.base_url = "{url}"'),

@@ -172,7 +172,7 @@ class Rule:
     wait: float = 60.0
     on_disconnect: OnDisconnect = OnDisconnect.FINISH
     outcome: OutcomeRule = field(default_factory=OutcomeRule)
-    # Read and checked, but refused as "not supported yet" by the policy file's NOT_YET table.
+    # Most of these are read and checked, but refused as "not supported yet" (policy_file/not_yet.py).
     in_doubt: OnDoubt = OnDoubt.HOLD
     upstream_key: UpstreamKey | None = None
     probe: Probe | None = None

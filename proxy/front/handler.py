@@ -43,7 +43,7 @@ from proxy.problem import problem_of, render
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
-from proxy.stream import CutOff
+from proxy.stream import CutOff, Phase
 
 OwnPages: TypeAlias = Callable[[HttpRequest, str, Visitor], Awaitable[Reply]]
 
@@ -184,7 +184,11 @@ class Handler:
         try:
             written = await self._give(reply, request, incoming, writer, tale)
         except BaseException:
-            delivery.abandoned()
+            # Who has seen the last event of a stream leaves when it likes.
+            if writer.known_stream and writer.size == _whole_size(reply):
+                delivery.complete()
+            else:
+                delivery.abandoned()
             raise
         delivery.complete()
         # A reset behind the last byte says that it was not read. Not so where the end is known to its reader
@@ -311,6 +315,14 @@ class Handler:
                 cost_usd=tale.cost_usd or 0.0,
             )
         )
+
+
+def _whole_size(reply: Replayed | Live) -> int | None:
+    """None: it is not known yet."""
+    if isinstance(reply, Replayed):
+        return None if reply.call.answer is None else reply.call.answer.size
+    capture = reply.flight.capture
+    return capture.received if capture.phase is Phase.SEALED else None
 
 
 def _how(live: Live) -> str:

@@ -48,7 +48,7 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, 
     )
     shared = None
     if named.shared is not None:
-        shared = SharedCall(Ask(named.shared, rule, named.safe, told.refresh, sending))
+        shared = SharedCall(Ask(named.shared, rule, named.safe, False, sending))
     return RunAsk(
         book=entered.book,
         family=family,

@@ -63,7 +63,7 @@ def said_to_semel(headers: Headers) -> Told:
         return NOTHING_TOLD
     for name in said.keys() - KNOWN:
         raise BadRequest(f"There is no header {name.decode('latin-1')!r}{_suggestion(name)}")
-    run, attempt = said.get(b"semel-run", b""), said.get(b"semel-attempt", b"")
+    run, attempt = said.get(b"semel-run"), said.get(b"semel-attempt")
     occurrence = said.get(b"semel-occurrence", b"")
     if b"semel-occurrence" in said and re.fullmatch(rb"[1-9][0-9]{0,8}", occurrence) is None:
         raise BadRequest("Semel-Occurrence is a number from 1 on.")
@@ -78,8 +78,8 @@ def said_to_semel(headers: Headers) -> Told:
         occurrence=int(occurrence) if occurrence else None,
         refresh=refresh == b"1",
         speaker=Speaker(
-            run=check_run(run.decode("latin-1")) if run else "",
-            attempt=check_attempt(attempt.decode("latin-1")) if attempt else "",
+            run="" if run is None else check_run(run.decode("latin-1")),
+            attempt="" if attempt is None else check_attempt(attempt.decode("latin-1")),
             token=said.get(b"semel-token", b"").decode("latin-1"),
         ),
     )

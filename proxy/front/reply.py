@@ -66,6 +66,7 @@ class ReplyWriter:
         if self._has_no_body(status):
             body = b""
         faults.reach(Point.REPLY_STARTED)
+        self.known_stream = is_event_stream(headers)
         self.size, self.begun = len(body), True
         if chunked and body:
             reply = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
@@ -92,9 +93,9 @@ class ReplyWriter:
             self._connection.write(pending)
             pending = b""
         async for part in parts:
-            self.size += len(part)
             self.begun = True
             self._connection.write(pending + (b"%x\r\n%b\r\n" % (len(part), part) if chunked else part))
+            self.size += len(part)
             pending = b""
             await self._connection.drain()
         if pending or chunked:

@@ -62,7 +62,10 @@ class Uses:
         return own
 
     async def receive(self, call: Call, problem: str, book: Book) -> None:
-        """A problem that this attempt is given counts as received."""
+        """A problem that this attempt is given counts as received. In a fork a parent's call is the parent's:
+        nothing is written there."""
+        if call.run != book.run.name:
+            return
         fence = call.fence
         while True:
             in_run = _in_run(call)

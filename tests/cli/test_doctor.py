@@ -315,8 +315,10 @@ def test_a_clock_behind_its_own_record(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("variables", "verdict"),
     [
-        ({"HTTPS_PROXY": "http://run:token@127.0.0.1:8080"}, Verdict.FAIL),
-        ({"http_proxy": "127.0.0.1:8080"}, Verdict.FAIL),
+        ({"HTTPS_PROXY": "http://run:token@127.0.0.1:8080"}, Verdict.WARN),
+        ({"HTTPS_PROXY": "http://run:token@127.0.0.1:8080", "SSL_CERT_FILE": "bundle.pem"}, Verdict.OK),
+        ({"HTTPS_PROXY": "http://run:token@127.0.0.1:8080", "SSL_CERT_FILE": "others.pem"}, Verdict.WARN),
+        ({"http_proxy": "127.0.0.1:8080"}, Verdict.OK),
         ({"HTTP_PROXY": "http://proxy.example:3128"}, Verdict.WARN),
         ({"HTTP_PROXY": "http://proxy.example:3128", "NO_PROXY": "127.0.0.1"}, None),
         ({"HTTPS_PROXY": "http://proxy.example:3128"}, None),
@@ -324,12 +326,18 @@ def test_a_clock_behind_its_own_record(capsys: pytest.CaptureFixture[str]) -> No
     ],
 )
 def test_proxy_variables(
-    variables: dict[str, str], verdict: Verdict | None, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], verdict: Verdict | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At semel they do not work yet; at another proxy they keep clients from finding semel."""
+    """At semel they need trust for HTTPS; at another proxy they keep clients from finding semel."""
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"):
+        monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = list(examine.proxy_variables("http://127.0.0.1:8080"))
+    monkeypatch.chdir(tmp_path)
+    Path("ca.pem").write_text("semel's\n")
+    Path("bundle.pem").write_text("others\nsemel's\n")
+    Path("others.pem").write_text("others\n")
+    found = list(examine.proxy_variables("http://127.0.0.1:8080", Path("ca.pem")))
     assert [one.verdict for one in found] == ([verdict] if verdict else [])
     assert "token" not in str(found)
 
@@ -371,7 +379,7 @@ async def test_a_semel_that_runs_already(
         url = f"http://127.0.0.1:{app.address.port}"
         _, found, document = await asyncio.to_thread(doctor, capsys, "--proxy", f"{url}/")
         assert found["proxy"].found == f"semel on {url} lives and is ready"
-        assert document["sdks"][0]["set"] == f"OPENAI_BASE_URL={url}/UPSTREAM/v1"
+        assert document["sdks"][0]["set"] == f"OPENAI_BASE_URL={url}/openai/v1"
         assert document["findings"][0]["about"] == "files"
         assert found["files"].found.startswith(f"these are the files here: {url} is only asked")
         monkeypatch.setenv("SEMEL_LISTEN", f"127.0.0.1:{app.address.port}")
@@ -505,7 +513,7 @@ def test_every_sdk_gets_its_line_with_the_url_filled_in() -> None:
     assert told["stripe"].set == 'StripeClient(key, base_addresses={"api": "http://p:1/pay"})'
     assert told["anthropic"].upstream is None
     assert told["anthropic"].note == "no upstream is configured for https://api.anthropic.com yet"
-    assert "forward proxy, which is not supported yet" in told["boto3"].note
+    assert "HTTPS_PROXY is the way" in told["boto3"].note
     assert all("http://p:1/" in one.set for one in told.values())
 
 

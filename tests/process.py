@@ -21,6 +21,11 @@ def kill_at(point: str, after: int = 0) -> dict[str, dict[str, object]]:
     return {point: {"action": "kill", "after": after}}
 
 
+def _without_the_seed() -> dict[str, str]:
+    """SEMEL_SEED is the tests' own; semel would refuse a variable that it does not know."""
+    return {name: value for name, value in os.environ.items() if name != "SEMEL_SEED"}
+
+
 @dataclass(slots=True)
 class SemelProcess:
     """`async with SemelProcess(state, policies) as semel:`; `semel.port` is where it listens."""
@@ -52,7 +57,7 @@ class SemelProcess:
             str(self.policies),
             *self.options,
             cwd=ROOT,
-            env={**os.environ, **(self.env or {})},
+            env={**_without_the_seed(), **(self.env or {})},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

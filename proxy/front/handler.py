@@ -181,19 +181,23 @@ class Handler:
         tale: _Tale,
     ) -> Written:
         """In a run: whether the caller took it is part of the record."""
+
+        def ends_by_itself() -> bool:
+            """Who has seen the last event of a stream leaves when it likes, without taking the rest. Whether
+            it was seen cannot be known, and a call with effects is rather given again than sent again."""
+            return writer.known_stream and incoming.safe
+
         try:
             written = await self._give(reply, request, incoming, writer, tale)
         except BaseException:
-            # Who has seen the last event of a stream leaves when it likes.
-            if writer.known_stream and writer.size == _whole_size(reply):
+            if ends_by_itself() and writer.size == _whole_size(reply):
                 delivery.complete()
             else:
                 delivery.abandoned()
             raise
         delivery.complete()
-        # A reset behind the last byte says that it was not read. Not so where the end is known to its reader
-        # before the connection shows it: who has seen the last event closes without taking the rest.
-        if not writer.known_stream:
+        # A reset behind the last byte says that it was not read.
+        if not ends_by_itself():
             connection = request.protocol
             assert isinstance(connection, Connection)
             connection.handed_over = delivery

@@ -103,13 +103,13 @@ class Agent:
     def next(self, attempt: str) -> Agent:
         return replace(self, attempt=attempt)
 
-    async def read(self, name: str, **how: Any) -> Got:  # noqa: ANN401 (as `ask` takes it)
+    async def read(self, name: str, **how: Any) -> Got:
         return await self.ask(name, safe=True, **how)
 
-    async def write(self, name: str, **how: Any) -> Got:  # noqa: ANN401
+    async def write(self, name: str, **how: Any) -> Got:
         return await self.ask(name, safe=False, **how)
 
-    def start(self, name: str, *, safe: bool, **how: Any) -> asyncio.Task[Got]:  # noqa: ANN401
+    def start(self, name: str, *, safe: bool, **how: Any) -> asyncio.Task[Got]:
         return asyncio.get_running_loop().create_task(self.ask(name, safe=safe, **how))
 
     async def ask(

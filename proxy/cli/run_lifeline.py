@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from threading import Thread
 
 from proxy.cli import main as semel
+
+# Longer than calls in flight are given to finish: a second signal does not wait for them.
+AGAIN = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
 def _end_with_the_other_side() -> None:
     while os.read(0, 1024):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    while True:  # nobody is left who would look whether it worked
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(AGAIN)
 
 
 if __name__ == "__main__":

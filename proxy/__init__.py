@@ -5,7 +5,9 @@ A request flows downward through these files:
     front/         what arrives: connections, addresses, requests read and named, replies written
     core/          what is decided: policy, canonical, identity, decide, intent, outcome, runs (pure)
     asking.py      what the front hands to the exchange, and what it gets back
-    exchange.py    what is done: claim, send, settle, in that order, in one place
+    exchange.py    what becomes of a call that is asked for: replayed, joined, held, or sent
+    runs/          the same inside a run: what an agent got before it gets again, in order
+    flying.py      what is done: claim, send, settle, in that order, in one place
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
     ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
     upstream/      the only outgoing I/O

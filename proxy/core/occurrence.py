@@ -15,7 +15,7 @@ from typing import TypeAlias
 from proxy.core.frontier import Frontier, GoLive, is_superseded, is_used_up, recall
 from proxy.core.intent import State
 from proxy.core.policy import Mode, Repeat, Scope
-from proxy.core.runs import End, Exchange, Occurrence
+from proxy.core.runs import End, Exchange, Occurrence, Standing
 
 # Lazy marks ride on the next commit, or on one of their own within a second; half a second for the way.
 MARK_LAG = 1.5
@@ -100,7 +100,7 @@ def choose_occurrence(
     """`record`: all occurrences of this identical call, dead owners' exchanges marked as abandoned
     (`runs.with_dead_owners`). `waited`: how long this ask has already followed an `AwaitMark`."""
     rows = sorted(record, key=lambda row: row.n)
-    new = New(_free_number(rows))
+    new = New(free_number(row.n for row in rows))
     if ask.occurrence is not None:
         return _numbered(rows, ask, ask.occurrence)
     rows = [row for row in rows if not row.numbered]
@@ -115,6 +115,34 @@ def choose_occurrence(
         or new
     )
     return choice if ask.safe else _before_a_send(choice, rows, ask, frontier, waited)
+
+
+# Up to so many rows it is not worth choosing among them first.
+FEW = 16
+
+
+def worth_choosing_from(rows: Sequence[Occurrence], ask: Ask) -> Sequence[Occurrence]:
+    """The rows on which the choice can depend, of very many: an agent may poll for hours. `free_number` tells
+    what `New` would be among all of them."""
+    if len(rows) <= FEW or ask.occurrence is not None or ask.repeat is Repeat.SAME:
+        return rows
+    if not ask.attempt:
+        return () if ask.safe else rows
+    kept: list[Occurrence] = []
+    last_spent = first_fresh = None
+    for row in rows:
+        standing = row.standing(ask.attempt)
+        if standing is Standing.SPENT and not _shares_a_token(row, ask):
+            last_spent = row
+        elif standing is Standing.FRESH:
+            first_fresh = first_fresh or row
+        else:
+            kept.append(row)
+    return [*kept, *(row for row in (last_spent, first_fresh) if row is not None)]
+
+
+def _shares_a_token(row: Occurrence, ask: Ask) -> bool:
+    return bool(ask.tokens) and any(x.tokens & ask.tokens for x in row.by(ask.attempt))
 
 
 def _retry(rows: list[Occurrence], ask: Ask, frontier: Frontier, waited: float) -> Choice | None:
@@ -233,9 +261,9 @@ def _wait_or_join(row: Occurrence, ask: Ask, frontier: Frontier, why: Why) -> Ch
     return Existing(row.n, why)
 
 
-def _free_number(rows: Iterable[Occurrence]) -> int:
+def free_number(numbers: Iterable[int]) -> int:
     """The lowest number not taken: a client's own `Semel-Occurrence: 2` leaves 1 to the plain call."""
-    taken = {row.n for row in rows}
+    taken = set(numbers)
     return next(n for n in range(1, len(taken) + 2) if n not in taken)
 
 

@@ -10,12 +10,21 @@ mark leaves an occurrence looking less used than it is: that may cause a replay,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from proxy.core.intent import Call, State
 from proxy.core.run_record import RECEIVED_PROBLEMS, End, Exchange, Receipt, Step
 
 __all__ = ["RECEIVED_PROBLEMS", "End", "Exchange", "Occurrence", "Receipt"]
+
+
+class Standing(Enum):
+    """Of a row, for one attempt."""
+
+    FRESH = auto()  # done, and this attempt has not been served from it
+    SPENT = auto()  # done, and this attempt has taken all of its uses
+    OTHER = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +45,7 @@ class Occurrence:
     numbered: bool = False  # the client gave the number (`Semel-Occurrence`)
     resolved: bool = False  # a person said what became of it
     pinned: bool = False  # inherited by a fork from before its starting point
+    _standing: Standing | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.uses < 1 or self.tries < 1:
@@ -52,6 +62,22 @@ class Occurrence:
         """Of the present answer to this attempt, complete or under way."""
         counted = (End.COMPLETE, End.UNDER_WAY)
         return sum(1 for x in self.by(attempt) if x.fence == self.fence and x.end in counted)
+
+    def standing(self, attempt: str) -> Standing:
+        """For one attempt, and asked often: a row is looked at by one attempt's book only."""
+        if self._standing is None:
+            object.__setattr__(self, "_standing", self._find_standing(attempt))
+        assert self._standing is not None
+        return self._standing
+
+    def _find_standing(self, attempt: str) -> Standing:
+        if self.state is not State.DONE or self.numbered:
+            return Standing.OTHER
+        last = self.latest(attempt)
+        if last is None:
+            return Standing.FRESH
+        taken = last.end is End.COMPLETE and last.final and last.fence == self.fence
+        return Standing.SPENT if taken and self.deliveries(attempt) >= self.uses else Standing.OTHER
 
 
 def after_claim(was: Occurrence, exchange: Exchange) -> Occurrence:

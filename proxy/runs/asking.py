@@ -17,8 +17,16 @@ from proxy.clock import Clock
 from proxy.core import occurrence as choosing
 from proxy.core.divergence import Hold, OnDivergence, Proceed, Row, WaitUntil, judge
 from proxy.core.frontier import GoLive, recall
-from proxy.core.occurrence import AwaitMark, Existing, Join, New, choose_occurrence
-from proxy.core.run_record import End, Step
+from proxy.core.occurrence import (
+    AwaitMark,
+    Existing,
+    Join,
+    New,
+    choose_occurrence,
+    free_number,
+    worth_choosing_from,
+)
+from proxy.core.run_record import End
 from proxy.core.runs import Occurrence, with_dead_owners
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
@@ -84,26 +92,29 @@ class RunAsking:
                 return await self._from_record.first(ask, step)
         book, waited = ask.book, self._clock.monotonic() - began
         known = book.occurrences(ask.family.key)
-        if self._served_elsewhere(known):
-            await self._learn_who_died(row for _, row in known)
+        asked = self._asked(ask)
+        rows = worth_choosing_from([row for _, row in known], asked)
+        if self._served_elsewhere(rows):
+            await self._learn_who_died(rows)
             known = book.occurrences(ask.family.key)
-        rows: Sequence[Occurrence] = [row for _, row in known]
+            rows = worth_choosing_from([row for _, row in known], asked)
         if self._dead:
             rows = with_dead_owners(rows, frozenset(self._dead))
-        steps = {step.occurrence: (step, row) for (step, _), row in zip(known, rows, strict=True)}
-        choice = choose_occurrence(rows, self._asked(ask), book.frontier, waited=waited)
+        choice = choose_occurrence(rows, asked, book.frontier, waited=waited)
         match choice:
             case AwaitMark(_, seconds):
                 await self._pause(book, seconds)
                 return None
-            case New(n):
+            case New():
+                n = ask.occurrence or free_number(step.occurrence for step, _ in known)
                 if not ask.safe and not await self._stays_on_record(ask, waited):
                     return None
                 if book.occurrences(ask.family.key) != known:
                     return None  # something happened while that was judged
                 return await self._claiming.claim(ask, n, None)
             case Join(n) | Existing(n):
-                step, row = steps[n]
+                step = next(step for step, _ in known if step.occurrence == n)
+                row = next(row for row in rows if row.n == n)
                 what = recall(row, book.attempt, book.frontier)
                 if isinstance(what, GoLive):
                     return await self._claiming.claim(ask, n, step)
@@ -123,9 +134,9 @@ class RunAsking:
             occurrence=ask.occurrence,
         )
 
-    def _served_elsewhere(self, known: Sequence[tuple[Step, Occurrence]]) -> bool:
+    def _served_elsewhere(self, rows: Sequence[Occurrence]) -> bool:
         own = self._store.owner
-        return any(x.end is End.UNDER_WAY and x.owner != own for _, row in known for x in row.exchanges)
+        return any(x.end is End.UNDER_WAY and x.owner != own for row in rows for x in row.exchanges)
 
     async def _learn_who_died(self, rows: Iterable[Occurrence]) -> None:
         for row in rows:

@@ -34,6 +34,7 @@ class Book:
         self._claims: dict[bytes, Step] = {}  # being written by this process
         self._families: dict[bytes, set[bytes]] = {}
         self._exchanges: dict[bytes, dict[tuple[int, str], Exchange]] = {}
+        self._entries: dict[bytes, tuple[Step, Occurrence]] = {}
         self._order: list[bytes] | None = None
         self._places: dict[bytes, int] = {}
         self._frontier: Frontier | None = None
@@ -58,7 +59,14 @@ class Book:
             known = by_number.get(step.occurrence)
             if known is None or far.get(step.run, 0) < far.get(known.run, 0):
                 by_number[step.occurrence] = step
-        return [(step, self._occurrence(step)) for _, step in sorted(by_number.items())]
+        return [self._entry(step) for _, step in sorted(by_number.items())]
+
+    def _entry(self, step: Step) -> tuple[Step, Occurrence]:
+        """Made once: an agent that polls has thousands of them."""
+        entry = self._entries.get(step.key)
+        if entry is None or entry[0] is not step:
+            entry = self._entries[step.key] = (step, self._occurrence(step))
+        return entry
 
     def untouched(self, family: bytes) -> Step | None:
         """The first of identical calls, if it is done and this attempt has been served from none of them: it
@@ -170,6 +178,8 @@ class Book:
     def inherit(self, changes: Changes, at: int, *, resend: bool) -> None:
         """What a fork refers to: all answers up to `at`, and calls with effects always."""
         name = changes.run.name
+        if self._ancestors.get(name) != at:
+            self._entries.clear()  # what is pinned may be others now
         self._ancestors[name] = at
         self.pulses[name] = changes.run.pulse
 
@@ -185,6 +195,7 @@ class Book:
             self._put(step)
         for key, exchange in changes.exchanges:
             known = self._exchanges.setdefault(key, {})
+            self._entries.pop(key, None)
             # Of its own exchanges this process knows more than the store.
             if exchange.owner != self._owner or (exchange.number, exchange.owner) not in known:
                 known[exchange.number, exchange.owner] = exchange
@@ -248,6 +259,7 @@ class Book:
         number = max((n for n, _ in known), default=0) + 1
         started = replace(exchange, number=number)
         known[number, exchange.owner] = started
+        self._entries.pop(key, None)
         step = self.step(key)
         if step is not None:
             self._reach(step)
@@ -260,12 +272,14 @@ class Book:
 
     def end(self, key: bytes, exchange: Exchange) -> None:
         self._exchanges.setdefault(key, {})[exchange.number, exchange.owner] = exchange
+        self._entries.pop(key, None)
         self._wake()
 
     def take_back(self, key: bytes, exchange: Exchange) -> None:
         """Nobody was served after all."""
         known = self._exchanges.get(key, {})
         known.pop((exchange.number, exchange.owner), None)
+        self._entries.pop(key, None)
         if not known:
             self._exchanges.pop(key, None)
         self._frontier = None

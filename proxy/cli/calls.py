@@ -14,7 +14,7 @@ from proxy.cli.call_ids import not_there, whole_id
 from proxy.cli.configuration import add_policies_flag
 from proxy.cli.given import content_of
 from proxy.cli.output import DONE, Refused, add_json, print_json, warn
-from proxy.cli.parsing import examples
+from proxy.cli.parsing import examples, number, reason
 from proxy.cli.reach import add_desk_flags, login, opened_desk, same_place
 from proxy.core.intent import State
 from proxy.errors import ConfigurationError, NotFound
@@ -115,34 +115,22 @@ def _register_forget(below: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_decision(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--reason", required=True, type=_reason, help="why; kept in the call's history")
+    command.add_argument("--reason", required=True, type=reason, help="why; kept in the call's history")
     command.add_argument("--version", type=_version, metavar="N",
                          help="decide only if the call still has this version (see `show`)")  # fmt: skip
     add_json(command)
 
 
 def _page_size(text: str) -> int:
-    return _number(text, 1, 1000)
+    return number(text, 1, 1000)
 
 
 def _status(text: str) -> int:
-    return _number(text, 200, 599)
+    return number(text, 200, 599)
 
 
 def _version(text: str) -> int:
-    return _number(text, 1, 2**53 - 1)
-
-
-def _number(text: str, least: int, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {least} to {most}")
-    return int(text)
-
-
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("say why, in words that help whoever reads the history")
-    return text
+    return number(text, 1, 2**53 - 1)
 
 
 # ---- what they do ----

@@ -45,3 +45,17 @@ def _meant(word: str, known: list[str]) -> str:
 def examples(*lines: str) -> str:
     """The end of a command's help: lines that can be pasted."""
     return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+def number(text: str, least: int, most: int) -> int:
+    """For argparse: a whole number between two others, both included."""
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {least} to {most}")
+    return int(text)
+
+
+def reason(text: str) -> str:
+    """For argparse: every decision says why."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("say why, in words that help whoever reads the history")
+    return text

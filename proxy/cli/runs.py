@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from proxy.admin.schemas import document
 from proxy.cli.call_ids import ANOTHER, looked_in
 from proxy.cli.output import DONE, Refused, add_json, counted, print_json, printable, warn
-from proxy.cli.parsing import examples
+from proxy.cli.parsing import examples, number, reason
 from proxy.cli.reach import add_desk_flags, login, opened_desk, same_place
 from proxy.cli.runs_diff import RUN_DIFF
 from proxy.core.run_record import RunState
@@ -138,28 +138,16 @@ def _register_export(below: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_decision(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--reason", required=True, type=_reason, help="why; kept in the run's history")
+    command.add_argument("--reason", required=True, type=reason, help="why; kept in the run's history")
     add_json(command)
 
 
 def _page_size(text: str) -> int:
-    return _number(text, 1, 1000)
+    return number(text, 1, 1000)
 
 
 def _step(text: str) -> int:
-    return _number(text, 0, 2**53 - 1)
-
-
-def _number(text: str, least: int, most: int) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from {least} to {most}")
-    return int(text)
-
-
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("say why, in words that help whoever reads the history")
-    return text
+    return number(text, 0, 2**53 - 1)
 
 
 # ---- what they do ----

@@ -77,6 +77,8 @@ class Occurrence:
         if last is None:
             return Standing.FRESH
         taken = last.end is End.COMPLETE and last.final and last.fence == self.fence
+        if any(x.end is End.UNDER_WAY for x in self.by(attempt)):
+            return Standing.OTHER  # overlapping calls with effects are taken for one
         return Standing.SPENT if taken and self.deliveries(attempt) >= self.uses else Standing.OTHER
 
 

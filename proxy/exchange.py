@@ -12,11 +12,11 @@ from typing import assert_never
 from proxy.asking import Ask, Labels, Live, Replayed, Reply, Unrecorded
 from proxy.clock import Clock
 from proxy.core import decide as core
-from proxy.errors import AnswerUnavailable, AwaitingApproval, Denied, StoreUnavailable
+from proxy.errors import AwaitingApproval, Denied, StoreUnavailable
 from proxy.flight import Superseded, Unrecordable
 from proxy.flying import Flights
 from proxy.ledger import Ledger
-from proxy.refusals import collision, conflict, in_doubt, in_progress
+from proxy.refusals import collision, conflict, in_doubt, in_progress, unavailable
 from proxy.store.base import Store
 from proxy.upstream.base import Outgoing
 
@@ -96,7 +96,7 @@ class Exchange:
                 assert call.doubt is not None  # Call refuses to be in doubt without one
                 raise in_doubt(call, call.doubt)
             case core.Unavailable(call, why):
-                raise AnswerUnavailable(f"The call happened and is not sent again, but {why}.", call=call.id)
+                raise unavailable(call.id, why)
             case core.AwaitPerson(call):
                 raise AwaitingApproval(
                     "A person has to approve this call; make it again later.", call=call.id

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from proxy.core.intent import Call, Doubt
 from proxy.core.run_record import Step
 from proxy.errors import (
+    AnswerUnavailable,
     Diverged,
     IdentityCollision,
     InDoubt,
@@ -73,13 +74,21 @@ def recorded_problem(call: Call, name: str) -> Refusal:
     )
 
 
+def unavailable(call: str, why: str) -> AnswerUnavailable:
+    return AnswerUnavailable(
+        f"The call happened and is not sent again, but {why}. What it answered stands only in the upstream's "
+        f"own records. `semel calls forget {call}` would let it be sent a second time.",
+        call=call,
+    )
+
+
 def diverged(run: str, unasked: Sequence[Step | None]) -> Diverged:
     told = ", ".join(f"{step.tool} ({step.id}, {step.state})" for step in unasked[:5] if step is not None)
     more = f" and {len(unasked) - 5} more" if len(unasked) > 5 else ""
     return Diverged(
         "This attempt makes a call with effects that the run's record does not have, while it has not asked "
         f"for what the record has of the same rule: {told}{more}. It may be the same intention in other "
-        f"words, so it is held and nothing was sent. `semel runs diff {run}` shows both; `semel runs allow "
-        f"{run}` lets the agent go its new way.",
+        f"words, so it is held and nothing was sent. `semel runs diff {run}` shows what was not asked; "
+        f"`semel runs allow {run} --reason WHY` lets the agent go its new way.",
         run=run,
     )

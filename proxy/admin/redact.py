@@ -27,6 +27,10 @@ _NO_SECRET = re.compile(r"idempotency[-_.]?key")
 _ADDRESSES = frozenset({"location", "content-location", "referer", "origin", "link", "refresh"})
 
 
+# Long, and letters and digits mixed, as no word is.
+_TOKEN_LIKE = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_:.~%+=-]{20,}")
+
+
 def sounds_secret(name: str) -> bool:
     low = name.lower()
     return _SECRET.search(low) is not None and _NO_SECRET.search(low) is None
@@ -43,6 +47,11 @@ def target(text: str, path_names: Mapping[str, object] | None = None) -> str:
     # A fragment of an address in a header may hold what OAuth puts there, or a query of its own.
     shown = f"#{'?'.join(map(pairs, fragment.split('?')))}" if hash_mark else ""
     return path + (f"?{pairs(query)}" if mark else "") + shown
+
+
+def path(text: str) -> str:
+    """A path of which nobody has said what its segments are: what looks like a token in it is not shown."""
+    return "/".join("…" if _TOKEN_LIKE.fullmatch(piece) else piece for piece in target(text).split("/"))
 
 
 def pairs(query: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.admin import redact
 from proxy.admin.views import Json, moment
 from proxy.core.intent import State
 from proxy.core.run_record import How, Run, RunEntry, RunState, Step, Tally
@@ -56,7 +57,7 @@ def detail(seen: Seen) -> Json:
         "steps": steps,
         "in_doubt": [step["call"] for step in steps if step["state"] == State.IN_DOUBT],
         "awaiting_approval": [step["call"] for step in steps if step["state"] == State.AWAITING_APPROVAL],
-        "diverged": sum(entry.event == "diverged" and entry.why.startswith("held") for entry in seen.history),
+        "diverged": _diverged(seen),
         "passed": sorted(seen.run.passed),
         "unlisted": _unlisted(seen.steps),
         **_figures(seen),
@@ -65,6 +66,28 @@ def detail(seen: Seen) -> Json:
             for entry in seen.history
         ],
     }
+
+
+def label(step: Step) -> str:
+    """What people call it. Where no rule gave a name, its method and path, and the host if no policy names
+    it: in a run that is the group by which it is compared."""
+    group = step.in_run.group
+    if group[0] != "call" or step.tool != f"{group[1]} *":
+        return step.tool
+    _, method, host, path = group
+    return f"{method} {host if step.upstream == UNLISTED else ''}{redact.path(path)}"
+
+
+def _diverged(seen: Seen) -> int:
+    """How often the latest attempt was held since a person last let it go on: what is over is no warning."""
+    attempts = seen.run.attempts
+    held = 0
+    for entry in seen.history:
+        if entry.event == "allowed":
+            held = 0
+        elif entry.event == "diverged" and entry.why.startswith("held"):
+            held += not attempts or entry.at >= attempts[-1].first_at
+    return held
 
 
 def steps_of(seen: Seen) -> list[Json]:
@@ -85,7 +108,7 @@ def _step(step: Step, seen: Seen, asked_by: list[str]) -> Json:
         "occurrence": step.occurrence,
         "upstream": step.upstream,
         "rule": step.rule,
-        "tool": step.tool,
+        "tool": label(step),
         "safe": step.safe,
         "state": None if step.state is None else step.state.value,
         "status_code": step.status or None,  # 0: a person settled it without knowing the answer
@@ -107,7 +130,7 @@ def retired(step: Step) -> Json:
     return {
         "call": step.id,
         "seq": step.seq,
-        "tool": step.tool,
+        "tool": label(step),
         "upstream": step.upstream,
         "state": None if step.state is None else step.state.value,
     }

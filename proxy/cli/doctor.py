@@ -192,7 +192,8 @@ def _report(options: argparse.Namespace, findings: list[Finding], sdks: list[Adv
     if left_out := len(sdks) - len(shown):
         print(f"\nLeft out, since no upstream is configured for their APIs: {left_out} (--all shows them).")
     print("\nINSTALLED is about the environment that semel is in; the agent's may be another.")
-    print("`semel run -- CMD` sets base URLs, HTTPS_PROXY and trust for CMD, and nothing else need be done.")
+    print("These base URLs are outside a run, where reads and model calls are not recorded.")
+    print("`semel run -- CMD` sets those of a run, HTTPS_PROXY and trust for CMD: nothing else need be done.")
     print(f"{counted(failures, 'failure')}, {counted(warnings, 'warning')}")
     return failures
 

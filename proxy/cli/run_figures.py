@@ -15,6 +15,8 @@ from urllib.parse import quote, urlsplit
 
 from proxy.cli.run_proxy import connect
 
+NOTHING_RECORDED = "no call of this run is on record"
+
 PATIENCE = 10.0
 LARGEST = 16 * 1024 * 1024
 
@@ -110,7 +112,7 @@ class ProxyFigures:
 _REASONS = {
     401: "the proxy wants a token (--token, SEMEL_TOKEN)",
     403: "the proxy does not tell them to this token",
-    404: "no call of this run is on record",
+    404: NOTHING_RECORDED,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.cli.output import counted
 from proxy.cli.run_agent import Ending
-from proxy.cli.run_figures import RunFigures
+from proxy.cli.run_figures import NOTHING_RECORDED, RunFigures
 
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -91,15 +91,22 @@ def lines(report: Report, place: str, again: Sequence[str]) -> list[str]:
     """`place`: flags that lead other commands to this record. `again`: the command that goes on with it."""
     which = f"run {report.run}, attempt {report.attempt}"
     told = [f"{which}: the command {report.ending} after {report.seconds:.1f} s."]
-    if report.figures is None:
-        told.append(f"figures are not to be had: {report.why or 'the proxy does not tell them'}.")
+    if report.why == NOTHING_RECORDED:
+        told.append(
+            f"warning: {NOTHING_RECORDED}: nothing that it did went through semel, and another start does it "
+            "again. A client may ignore HTTPS_PROXY and its base URL; an API on this machine is only reached "
+            "through semel if a policy names it."
+        )
+    elif report.figures is None:
+        told.append(f"no figures: {report.why or 'the proxy does not tell them'}.")
     else:
         told += _counts(report, report.figures)
         told += held(report.figures, place)
     if report.complete:
         told.append("the run is complete: another start of it is answered from the record.")
     elif not report.ending.is_success:
-        told.append(f"to go on where it stopped: {shlex.join(again)}")
+        what = "start it again" if report.why == NOTHING_RECORDED else "go on where it stopped"
+        told.append(f"to {what}: {shlex.join(again)}")
     return told
 
 
@@ -121,8 +128,9 @@ def _list(before: str, words: list[str]) -> str:
 def held(figures: RunFigures, place: str) -> list[str]:
     """What waits for a person, with the command that settles it."""
     told = [
-        f"in doubt: {call}. What became of it? semel calls show {call}{place}; then semel calls resolve "
-        f"{call} --as executed (or not-executed) --reason WHY{place}"
+        f"in doubt: {call}. What is known: semel calls show {call}{place}. If it took effect: semel calls "
+        f"resolve {call} --as executed --body-file ANSWER --reason WHY{place} (without its answer the agent "
+        f"cannot go on); if not: --as not-executed"
         for call in figures.in_doubt
     ]
     told += [
@@ -131,7 +139,8 @@ def held(figures: RunFigures, place: str) -> list[str]:
     ]
     if figures.diverged:
         told.append(
-            f"diverged: {counted(figures.diverged, 'call')} held, since the agent left its record. See both: "
-            f"semel runs diff {figures.run}{place}; let it go on: semel runs allow {figures.run}{place}"
+            f"diverged: {counted(figures.diverged, 'call')} held, since the agent left its record. What it "
+            f"has not asked: semel runs diff {figures.run}{place}; let it go on: semel runs allow "
+            f"{figures.run} --reason WHY{place}"
         )
     return told

@@ -6,6 +6,7 @@ Nobody need be listening: a closed stderr is no reason to leave an agent alone.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,9 +47,14 @@ class Teller:
     @staticmethod
     def _write(text: str) -> None:
         if sys.stderr is not None:  # None: started with a closed one
-            with suppress(OSError):
+            try:
                 sys.stderr.write(text)
                 sys.stderr.flush()
+            except OSError:
+                # Nobody listens. What is still buffered must not fail again when Python ends, which would
+                # put another exit status in the place of the agent's.
+                with suppress(OSError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def worth_telling(line: str) -> str:

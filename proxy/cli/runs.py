@@ -247,7 +247,8 @@ async def _fork(desk: Desk, options: argparse.Namespace) -> int:
         print_json(made)
     else:
         print(f"{printable(made['run'])} begins with {options.name} up to step {options.at}.")
-        print(f"Start it: semel run --id {printable(made['run'])} -- COMMAND")
+        again = f"semel run --id {printable(made['run'])}{same_place(options)} -- COMMAND"
+        print(f"Start it, with the policies of {options.name}: {again}")
     return DONE
 
 

@@ -143,7 +143,7 @@ async def _not_on_record(question: InQuestion, store: Store, n: int, recorded: i
         detail = (
             "it is not in the run's record, while this attempt has not asked for what the record has of the "
             "same rule. semel waits 2 s for that, then holds it: 409, nothing is sent. The agent may ask for "
-            f"that first; `semel runs allow {book.run.name}` lets it go its new way"
+            f"that first; `semel runs allow {book.run.name} --reason WHY` lets it go its new way"
         )
         return replace(_new(question, n, recorded, Happens(what="diverged", detail=detail)), unasked=unasked)
     happens = await _live(question, store, "not in the run's record: it would be sent", None)

@@ -17,13 +17,13 @@ from proxy.core.intent import Place, State, is_live
 from proxy.core.occurrence import Existing, Join, after_replay
 from proxy.core.run_record import How, Step
 from proxy.core.runs import Occurrence, retry_is_durable
-from proxy.errors import AnswerUnavailable, Refusal
+from proxy.errors import Refusal
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
 from proxy.ledger import Ledger
 from proxy.observe import POLLING, Observer
-from proxy.refusals import in_doubt, recorded_problem
+from proxy.refusals import in_doubt, recorded_problem, unavailable
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import Claiming, RunAsk, handing_on
 from proxy.runs.handover import Handover
@@ -138,7 +138,7 @@ class FromRecord:
                 handover.take_back()
                 return await self._claiming.claim(ask, step.occurrence, ask.book.step(step.key))
             why = call.answer.why_nowhere or "its answer is lost or damaged"
-            raise AnswerUnavailable(f"The call happened and is not sent again, but {why}.", call=call.id)
+            raise unavailable(call.id, why)
         handover.final = call.state is State.DONE
         if not isinstance(produced.body, bytes):  # it takes a while: others should know
             handover.begun()

@@ -50,7 +50,7 @@ async def test_a_run_shows_its_attempts_steps_and_what_is_in_doubt(tmp_path: Pat
         run = await shown(world)
     steps = run["steps"]
     assert [step["seq"] for step in steps] == [1, 2, 3, 4]
-    assert [step["tool"] for step in steps] == ["charge_card", "GET *", "charge_card", "send_mail"]
+    assert [step["tool"] for step in steps] == ["charge_card", "GET /look", "charge_card", "send_mail"]
     assert [step["safe"] for step in steps] == [False, True, False, False]
     assert [step["state"] for step in steps] == ["done", "done", "done", "in_doubt"]
     assert [step["status_code"] for step in steps] == [201, 200, 201, None]
@@ -234,6 +234,7 @@ async def test_what_is_allowed_lets_the_latest_attempt_go_on(tmp_path: Path) -> 
     async with run_scene(tmp_path, *TWO_ATTEMPTS, FINE) as world:
         await two_attempts(world)
         assert problem(await charge(world, "r+a2", 22)) == (409, "diverged")
+        assert (await shown(world))["diverged"] == 1
         allowed = made(await decide(world, "r/allow", reason=WHY), "Allowed")
         assert allowed["attempt"] == "a2"
         assert [one["seq"] for one in allowed["retired"]] == [3, 4]
@@ -245,7 +246,7 @@ async def test_what_is_allowed_lets_the_latest_attempt_go_on(tmp_path: Path) -> 
         assert (await charge(world, "r+a2", 22)).semel == "executed"
         assert made(await decide(world, "r/allow", reason=WHY), "Allowed")["retired"] == []
         run = await shown(world)
-        assert run["diverged"] == 1
+        assert run["diverged"] == 0, "what a person has let go on is no warning any more"
         assert [event["event"] for event in run["events"] if WHY in event["why"]] == ["allowed"]
 
 

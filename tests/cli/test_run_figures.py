@@ -136,12 +136,11 @@ def test_the_summary_names_what_happened_and_what_settles_what_is_held() -> None
     """With commands that can be pasted."""
     told = "\n".join(lines(report(Ending(status=1)), " --state-dir s", ["semel", "run", "--id", "task"]))
     assert "17 replayed, 1 executed, 0 joined, 2 refused; 18 steps on record; saved $0.42 and 31.5 s." in told
-    assert (
-        f"semel calls resolve {'c' * 32} --as executed (or not-executed) --reason WHY --state-dir s" in told
-    )
+    settles = f"semel calls resolve {'c' * 32} --as executed --body-file ANSWER --reason WHY --state-dir s"
+    assert settles in told
     assert f"semel calls approve {'d' * 32} --reason WHY --state-dir s" in told
     assert "diverged: 1 call held" in told
-    assert "semel runs allow task --state-dir s" in told
+    assert "semel runs allow task --reason WHY --state-dir s" in told
     assert "a.example, b.example" in told
     assert told.endswith("to go on where it stopped: semel run --id task")
 
@@ -207,7 +206,7 @@ def test_without_figures_the_run_goes_on_and_the_summary_says_why(tmp_path: Path
     with proxy(None, 404) as (url, _):
         ran = run_to_end(tmp_path / "state", "true", options=["--proxy", url, "--id", "task"])
     assert ran.status == 0
-    assert "figures are not to be had: no call of this run is on record." in ran.err
+    assert "warning: no call of this run is on record" in ran.err
     assert "the run is complete" not in ran.err
 
 

@@ -363,3 +363,20 @@ def test_the_commands_own_flags_are_its_own(state: Path) -> None:
     """Also those that semel has, and a second `--`."""
     ran = run_to_end(state, *python("import sys; print(sys.argv[1:])"), "--id", "x", "--", "--json", "--help")
     assert ran.out == "['--id', 'x', '--', '--json', '--help']\n"
+
+
+@pytest.mark.parametrize(("code", "status"), [("raise SystemExit(3)", 3), ("pass", 0)])
+def test_nobody_reads_what_semel_says_and_the_exit_status_is_the_commands(
+    tmp_path: Path, code: str, status: int
+) -> None:
+    """A pipe whose reader has gone, as behind `| head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*RUN, "--state-dir", str(tmp_path / "state"), "--", *python(code)],
+            cwd=ROOT, env=clean_environment(), stderr=writing, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert done.returncode == status

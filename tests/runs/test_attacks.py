@@ -52,7 +52,7 @@ def test_who_asks_for_a_close_and_leaves_early_is_given_it_again(tmp_path: Path,
 )
 @both_loops
 def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: str) -> None:
-    """The caller's FIN is in the kernel, and not yet seen, when the reply is written: not a byte was taken."""
+    """The caller's FIN is in the kernel, not yet seen, when the reply is written: not a byte was taken."""
 
     async def scenario() -> None:
         log = io.StringIO()

@@ -91,7 +91,8 @@ def lines(report: Report, place: str, again: Sequence[str]) -> list[str]:
     """`place`: flags that lead other commands to this record. `again`: the command that goes on with it."""
     which = f"run {report.run}, attempt {report.attempt}"
     told = [f"{which}: the command {report.ending} after {report.seconds:.1f} s."]
-    if report.why == NOTHING_RECORDED:
+    nothing = report.figures is None and report.why == NOTHING_RECORDED
+    if nothing:
         told.append(
             f"warning: {NOTHING_RECORDED}: nothing that it did went through semel, and another start does it "
             "again. A client may ignore HTTPS_PROXY and its base URL; an API on this machine is only reached "
@@ -105,7 +106,7 @@ def lines(report: Report, place: str, again: Sequence[str]) -> list[str]:
     if report.complete:
         told.append("the run is complete: another start of it is answered from the record.")
     elif not report.ending.is_success:
-        what = "start it again" if report.why == NOTHING_RECORDED else "go on where it stopped"
+        what = "start it again" if nothing else "go on where it stopped"
         told.append(f"to {what}: {shlex.join(again)}")
     return told
 

@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from proxy import faults
+from proxy.core.intent import Call
 from proxy.faults import Point
+from tests.exchange.stage import Talk
+from tests.exchange.virtual_time import in_virtual_time
 from tests.inside import call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, answer, run_on
+from tests.runs.stage import Agent, RunProcess
 from tests.sending import both_loops
 
 PAY = ("POST", "/@run+one/up/pay")
@@ -70,3 +74,30 @@ def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: 
                 assert (again.semel, origin.started) == ("replayed", 1)
 
     run_on(loop, scenario())
+
+
+@pytest.mark.xfail(strict=True, reason="who looks again after a lost read is judged as if it came only now")
+@in_virtual_time
+async def test_who_overlapped_stays_joined_though_the_row_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A caller at another proxy reads the row while further joins are counted: it does not send afterwards."""
+    left = Agent(RunProcess())
+    right = left.on(RunProcess(left.semel.world, left.semel.origin))
+    talk = Talk()
+    left.semel.origin.plays("mail", talk)
+    first = left.start("mail", safe=False)
+    await talk.sent.wait()
+    read = right.semel.ledger.get
+
+    async def read_late(key: bytes) -> Call | None:
+        """Meanwhile a third joins, and both at the other proxy take the answer."""
+        monkeypatch.setattr(right.semel.ledger, "get", read)
+        third = left.start("mail", safe=False)
+        talk.answer(body=b"once")
+        assert {(await first).body, (await third).body} == {b"once"}
+        return await read(key)
+
+    monkeypatch.setattr(right.semel.ledger, "get", read_late)
+    second = await right.write("mail")
+    assert (second.body, left.semel.origin.sent["mail"]) == (b"once", 1)

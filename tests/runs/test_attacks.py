@@ -81,7 +81,7 @@ def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: 
 async def test_who_overlapped_stays_joined_though_the_row_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A caller at another proxy reads the row while further joins are counted: it does not send afterwards."""
+    """A caller at another proxy reads the row while others join and are served: it does not send then."""
     left = Agent(RunProcess())
     right = left.on(RunProcess(left.semel.world, left.semel.origin))
     talk = Talk()

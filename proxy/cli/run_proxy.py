@@ -10,7 +10,6 @@ import fcntl
 import http.client
 import os
 import select
-import signal
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Protocol
 from urllib.parse import SplitResult
 
 from proxy.cli.output import USAGE, Refused
+from proxy.cli.run_agent import Ending
 from proxy.cli.run_signals import ENDING, Waiting
 from proxy.cli.run_telling import Teller
 from proxy.errors import ConfigurationError
@@ -207,9 +207,7 @@ class OwnProxy:
 
 
 def _how_it_ended(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
-    return f"was killed by {signal.Signals(-status).name}"
+    return str(Ending(status=max(status, 0), signal=max(-status, 0)))
 
 
 def connect(parts: SplitResult, patience: float) -> http.client.HTTPConnection:

@@ -88,11 +88,16 @@ def _named(names: tuple[str, ...], well_known: frozenset[bytes]) -> frozenset[by
     return well_known.union(name.encode() for name in names)
 
 
+def credential_names(further: tuple[str, ...]) -> frozenset[bytes]:
+    """In lower case. `further`: the policy's."""
+    return _named(further, CREDENTIAL_HEADERS)
+
+
 def sort_headers(
     headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...] = (), further: tuple[str, ...] = ()
 ) -> Sorted:
     """`named`: the rule's keyed headers; `further`: the policy's headers that carry credentials."""
-    wanted, secret = _named(named, KEYED_HEADERS), _named(further, CREDENTIAL_HEADERS)
+    wanted, secret = _named(named, KEYED_HEADERS), credential_names(further)
     found = Sorted([], [], [])
     for raw_name, value in headers:
         name = raw_name.lower()

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.core.identity import principal, sort_headers
+from proxy.core.identity import credential_names, principal, sort_headers
 
 # Headers that stay the same over one call's retries and differ between calls.
 TOKEN_HEADERS = frozenset({b"idempotency-key", b"amz-sdk-invocation-id"})
 RETRY_COUNT = b"x-stainless-retry-count"
+NO_TOKENS: frozenset[str] = frozenset()
 
 
 class Evidence(NamedTuple):
@@ -21,14 +22,16 @@ class Evidence(NamedTuple):
 
 def evidence_of(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> Evidence:
     """`further`: the policy's headers that carry credentials."""
-    headers = tuple(headers)
-    tokens: set[str] = set()
-    count = 0
-    for raw_name, value in headers:
-        name = raw_name.lower()
-        if name in TOKEN_HEADERS and value:
-            tokens.add(blake2b(name + b"\0" + value, digest_size=16, key=secret).hexdigest())
+    tokens: frozenset[str] = NO_TOKENS
+    count, secrets = 0, credential_names(further)
+    shown: list[tuple[bytes, bytes]] = []
+    for pair in headers:
+        name, value = pair[0].lower(), pair[1]
+        if name in secrets:
+            shown.append(pair)
+        elif name in TOKEN_HEADERS and value:
+            tokens |= {blake2b(name + b"\0" + value, digest_size=16, key=secret).hexdigest()}
         elif name == RETRY_COUNT and value.isdigit() and len(value) < 10:
             count = int(value)
-    found = sort_headers(headers, (), further)
-    return Evidence(frozenset(tokens), count, principal(found.credentials, secret))
+    who = principal(sort_headers(shown, (), further).credentials, secret) if shown else b""
+    return Evidence(tokens, count, who)

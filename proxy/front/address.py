@@ -139,6 +139,7 @@ def host_name(given: str) -> str:
 
 def _address_6(given: str) -> str:
     try:
-        return str(IPv6Address(given))
+        address = IPv6Address(given)
+        return str(address.ipv4_mapped or address)  # one host, one spelling
     except ValueError:
         raise BadRequest("The host is not an IPv6 address.") from None

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from aiohttp import StreamReader
 from aiohttp.web import BaseRequest, StreamResponse
 
-from proxy.asking import Delivery
 from proxy.core.headers import Headers
 from proxy.errors import BadRequest, HeadersTooLarge, InternalError, Overloaded, Refusal
 from proxy.front.forwarded import Inside
 from proxy.front.sockets import not_taken, reset
+from proxy.front.taken import HandsOver
 from proxy.front.tunnel import Tunnel
-from proxy.front.turns import AlreadyWritten, HttpRequest, Turns
+from proxy.front.turns import AlreadyWritten, HttpRequest
 from proxy.problem import render
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class ConnectionLimits:
     headers: int = 64 * 1024
 
 
-class Connection(Turns):
+class Connection(HandsOver):
     __slots__ = (
         "_behind_head",
         "_from_first_byte",
@@ -50,10 +50,8 @@ class Connection(Turns):
         "_last_bytes",
         "_listener",
         "_reading_head",
-        "_unsent",
         "_write_timer",
         "closing",
-        "handed_over",
         "inside",
         "limits",
         "tunnel",
@@ -69,7 +67,6 @@ class Connection(Turns):
         self._listener = listener
         self.inside = inside  # what the CONNECT said that it came through
         self.tunnel: Tunnel | None = None  # what it has become
-        self.handed_over: Delivery | None = None  # the last answer, until the next request comes
         self.limits = listener.limits
         self._reading_head = True
         self._from_first_byte = True  # the head that is awaited or being read, that is
@@ -79,7 +76,6 @@ class Connection(Turns):
         self._head_watched = False  # the present request's head was seen whole by `_watch_head`
         self._behind_head = 0  # how many bytes came after it
         self._last_bytes = b""
-        self._unsent = b""
         self._write_timer: asyncio.TimerHandle | None = None
         self.closing = False
 
@@ -96,8 +92,6 @@ class Connection(Turns):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closing = True
-        if exc is not None and self.handed_over is not None:
-            self.handed_over.abandoned()
         super().connection_lost(exc)
         self._stop_timer()
         self._stop_write_timer()

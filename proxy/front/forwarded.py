@@ -63,11 +63,20 @@ class OwnPlaces:
         """Whether a connection from `local` to `peer`, as sockets name them, leads back to semel."""
         if not isinstance(peer, tuple) or not isinstance(local, tuple):
             return False
-        host, port = peer[:2]
+        host, port = _plain(peer[0]), peer[1]
         if (host, port) in self.listening:
             return True
         wild = any(own_port == port and _is_any(own_host) for own_host, own_port in self.listening)
-        return wild and (host == local[0] or _is_local(host))
+        return wild and (host == _plain(local[0]) or _is_local(host))
+
+
+def _plain(host: str) -> str:
+    """An IPv4 address that is spelt as one of IPv6 is that address."""
+    try:
+        mapped = getattr(ip_address(host), "ipv4_mapped", None)
+    except ValueError:
+        return host
+    return str(mapped) if mapped is not None else host
 
 
 def _is_any(host: str) -> bool:
@@ -76,7 +85,7 @@ def _is_any(host: str) -> bool:
 
 def _is_local(host: str) -> bool:
     try:
-        address = ip_address(host)
+        address = ip_address(_plain(host))
     except ValueError:
         return host == "localhost"
     return address.is_loopback or address.is_unspecified

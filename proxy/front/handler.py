@@ -139,7 +139,7 @@ class Handler:
         incoming = tale.incoming = await understand(
             request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered
         )
-        if protocol:
+        if protocol and incoming.safe:  # a call with effects is recorded, whatever else it offers
             if entered is not None:
                 await self._books.passed(entered.book, "upgrade")
             return await self._switch(protocol, incoming, connection, writer, tale)

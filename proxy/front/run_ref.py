@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -43,6 +44,7 @@ def parse_run_ref(text: str, token: str = "") -> Speaker:
     return Speaker(check_run(run), check_attempt(attempt) if plus else "", token)
 
 
+@lru_cache(maxsize=256)
 def parse_user(user_info: str) -> Speaker:
     """`{runref}:{token}` of an address or of a proxy's user; both parts may be empty."""
     ref, _, token = user_info.partition(":")
@@ -54,6 +56,9 @@ def parse_user(user_info: str) -> Speaker:
 
 def agree(*speakers: Speaker) -> Speaker:
     """One speaker out of several sources."""
+    said = [speaker for speaker in speakers if speaker != NOBODY]
+    if len(said) == 1 and (said[0].run or not said[0].attempt):
+        return said[0]
     run = _one("runs", [speaker.run for speaker in speakers])
     attempt = _one("attempts", [speaker.attempt for speaker in speakers])
     token = _one("tokens", [speaker.token for speaker in speakers])

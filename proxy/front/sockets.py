@@ -21,6 +21,14 @@ def not_taken(transport: asyncio.Transport) -> int:
     return transport.get_write_buffer_size() + int.from_bytes(waiting, sys.byteorder)
 
 
+def has_failed(transport: asyncio.Transport) -> bool:
+    """A reset has come that nobody has read yet. Asking clears it."""
+    with contextlib.suppress(OSError):
+        client = transport.get_extra_info("socket")
+        return bool(client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    return True
+
+
 def reset(transport: asyncio.Transport) -> None:
     """End it so that the other side sees a break, not an end."""
     with contextlib.suppress(OSError):  # the other side was faster

@@ -94,7 +94,17 @@ class Turns(web_protocol.RequestHandler):
         if not self._force_close:
             self._task_handler = None
             if self.transport is not None:
-                self.transport.close()
+                self._leave(self.transport)
+
+    def _leave(self, transport: asyncio.Transport) -> None:
+        """The last reply is written."""
+        transport.close()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp says so after every part of a body. Where nothing was paused there is nothing to go on
+        with, and it costs a tenth of a replay."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
 
     def _took_a_message(self) -> None:
         """Room for one more; where reading stopped because many were waiting, it goes on."""

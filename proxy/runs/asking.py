@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from proxy.asking import Reply
@@ -44,6 +45,16 @@ from proxy.store.base import Store
 LOOK, SOON = 0.1, 0.001
 
 
+@dataclass(slots=True)
+class _Turn:
+    """One ask, however often it looks. `overlapped`: the number of the call in flight that it was found to be;
+    it stays that call."""
+
+    began: float
+    deadline: float
+    overlapped: int = 0
+
+
 class RunAsking:
     def __init__(
         self,
@@ -70,27 +81,28 @@ class RunAsking:
         ledger.on_row, flights.position = books.row, books.position
 
     async def ask(self, ask: RunAsk) -> Reply:
-        deadline = self._clock.monotonic() + ask.rule.wait
         began = self._clock.monotonic()
+        turn = _Turn(began, began + ask.rule.wait)
         while True:  # the book was opened for this ask: the first time it is up to date
             try:
-                reply = await self._ask_once(ask, began, deadline)
+                reply = await self._ask_once(ask, turn)
             except Superseded:
                 reply = None
             if reply is not None:
                 return reply
-            if self._clock.monotonic() > deadline + LOOK:
+            if self._clock.monotonic() > turn.deadline + LOOK:
                 raise in_progress(ask.family.id)
             await asyncio.sleep(0)  # what is over by now is cleared away, also where no store is waited for
             await self._books.refresh(ask.book, anyway=True)
+            self._books.refuse_expired(ask.book)
 
-    async def _ask_once(self, ask: RunAsk, began: float, deadline: float) -> Reply | None:
+    async def _ask_once(self, ask: RunAsk, turn: _Turn) -> Reply | None:
         """None: something has changed, look again."""
         if ask.occurrence is None:
             step = ask.book.untouched(ask.family.key)
             if step is not None:
                 return await self._from_record.first(ask, step)
-        book, waited = ask.book, self._clock.monotonic() - began
+        book, waited = ask.book, self._clock.monotonic() - turn.began
         known = book.occurrences(ask.family.key)
         asked = self._asked(ask)
         rows = worth_choosing_from([row for _, row in known], asked)
@@ -101,6 +113,12 @@ class RunAsking:
         if self._dead:
             rows = with_dead_owners(rows, frozenset(self._dead))
         choice = choose_occurrence(rows, asked, book.frontier, waited=waited)
+        if isinstance(choice, New) and turn.overlapped and not ask.safe:
+            choice = Join(
+                turn.overlapped
+            )  # it came while that one was in flight, whatever has happened since
+        elif isinstance(choice, Join):
+            turn.overlapped = choice.n
         match choice:
             case AwaitMark(_, seconds):
                 await self._pause(book, seconds)
@@ -114,11 +132,11 @@ class RunAsking:
                 return await self._claiming.claim(ask, n, None)
             case Join(n) | Existing(n):
                 step = next(step for step, _ in known if step.occurrence == n)
-                row = next(row for row in rows if row.n == n)
+                row = next(row for row in (*rows, *(row for _, row in known)) if row.n == n)
                 what = recall(row, book.attempt, book.frontier)
                 if isinstance(what, GoLive):
                     return await self._claiming.claim(ask, n, step)
-                return await self._from_record.serve(ask, step, row, what, choice, deadline)
+                return await self._from_record.serve(ask, step, row, what, choice, turn.deadline)
             case _:
                 assert_never(choice)
 
@@ -155,7 +173,7 @@ class RunAsking:
             group=ask.group,
             attempt=book.attempt,
             attempts=book.run.attempt_names,
-            rows=book.rows(),
+            rows=book.rows(ask.group),
             waited=waited,
             on_divergence=self._on_divergence,
         )

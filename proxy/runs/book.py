@@ -33,6 +33,7 @@ class Book:
         self._steps: dict[bytes, Step] = {}
         self._claims: dict[bytes, Step] = {}  # being written by this process
         self._families: dict[bytes, set[bytes]] = {}
+        self._groups: dict[tuple[str, ...], set[bytes]] = {}  # of calls with effects
         self._exchanges: dict[bytes, dict[tuple[int, str], Exchange]] = {}
         self._entries: dict[bytes, tuple[Step, Occurrence]] = {}
         self._order: list[bytes] | None = None
@@ -126,9 +127,12 @@ class Book:
         """What an ancestor does while its fork goes on was not made after anything of the fork's own."""
         return step.seq if step.run == self.run.name else min(step.seq, self._own_from - 1)
 
-    def rows(self) -> list[Row]:
-        """As divergence sees them."""
-        return [self._row(step) for step in self._all()]
+    def rows(self, group: tuple[str, ...] | None = None) -> list[Row]:
+        """As divergence sees them; of one group those with effects."""
+        if group is None:
+            return [self._row(step) for step in self._all()]
+        steps = (self._claims.get(key) or self._steps[key] for key in self._groups.get(group, ()))
+        return [self._row(step) for step in steps]
 
     def _all(self) -> Iterable[Step]:
         return [
@@ -218,8 +222,13 @@ class Book:
         if known is None or known.version <= step.version:
             self._steps[step.key] = step
             self._order = None
-            self._families.setdefault(step.in_run.family, set()).add(step.key)
+            self._file(step)
             self._reach(step)
+
+    def _file(self, step: Step) -> None:
+        self._families.setdefault(step.in_run.family, set()).add(step.key)
+        if not step.safe:
+            self._groups.setdefault(step.in_run.group, set()).add(step.key)
 
     def _reach(self, step: Step) -> None:
         """The frontier only ever grows, but for what was forgotten or taken back; then it is found anew."""
@@ -241,7 +250,7 @@ class Book:
     def claiming(self, step: Step) -> None:
         """Before the claim is durable: nobody else in here may take the same number."""
         self._claims[step.key] = step
-        self._families.setdefault(step.in_run.family, set()).add(step.key)
+        self._file(step)
         self._reach(step)
         self._wake()
 
@@ -250,21 +259,23 @@ class Book:
         claim = self._claims.pop(key, None)
         if claim is not None and key not in self._steps:
             self._families[claim.in_run.family].discard(key)
+            self._groups.get(claim.in_run.group, set()).discard(key)
         self._frontier = None
         self._wake()
 
+    def next_number(self, key: bytes) -> int:
+        """After all exchanges that are known."""
+        known = self._exchanges.get(key)
+        return 1 if not known else max(n for n, _ in known) + 1
+
     def start(self, key: bytes, exchange: Exchange) -> Exchange:
-        """Numbered after all that are known."""
-        known = self._exchanges.setdefault(key, {})
-        number = max((n for n, _ in known), default=0) + 1
-        started = replace(exchange, number=number)
-        known[number, exchange.owner] = started
+        self._exchanges.setdefault(key, {})[exchange.number, exchange.owner] = exchange
         self._entries.pop(key, None)
         step = self.step(key)
         if step is not None:
             self._reach(step)
         self._wake()
-        return started
+        return exchange
 
     def is_under_way(self, key: bytes, exchange: Exchange) -> bool:
         found = self._exchanges.get(key, {}).get((exchange.number, exchange.owner))

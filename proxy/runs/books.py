@@ -54,7 +54,7 @@ class RunBooks:
         else:
             self._books.move_to_end(key)
         await self.refresh(book)
-        self._refuse_expired(book.run, book.asked_at)
+        self.refuse_expired(book)
         book.asked_at = self._clock.now()
         return book
 
@@ -64,6 +64,9 @@ class RunBooks:
             self._refuse_expired(known)
         run = await self._store.open_run(tenant, name, attempt, self._clock.now())
         return Book(run, attempt, self._store.owner)
+
+    def refuse_expired(self, book: Book) -> None:
+        self._refuse_expired(book.run, book.asked_at)
 
     def _refuse_expired(self, run: Run, asked_at: float = 0.0) -> None:
         """`asked_at`: what this process was asked is activity too, long before it is written down."""

@@ -143,7 +143,7 @@ class Claiming:
     def reserve(self, ask: RunAsk, step: Step, how: How) -> Handover:
         """For this caller, before anything is awaited."""
         served = Served(
-            number=0,
+            number=ask.book.next_number(step.key),
             attempt=ask.book.attempt,
             fence=step.fence,
             owner=self._store.owner,
@@ -159,7 +159,7 @@ class Claiming:
         call = ask.book.ahead.pop(step.key, None)
         if call is None or call.version != step.version:
             call = await self._read(ask.book, step)
-        if call is None or call.version != step.version:
+        if call is None or not _is_still(call, step):
             raise Superseded
         if call.fingerprint != ask.family.fingerprint:
             raise collision()
@@ -173,6 +173,14 @@ class Claiming:
         found = {call.key: call for call in rows if _size(call) <= AHEAD_SIZE}
         book.ahead = {key: call for key, call in found.items() if key != step.key}
         return next((call for call in rows if call.key == step.key), None)
+
+
+def _is_still(call: Call, step: Step) -> bool:
+    """The very row, or one of which only the uses have changed since."""
+    if call.version == step.version:
+        return True
+    same = call.fence == step.fence and call.state is step.state and call.expires_at is None
+    return same and call.version > step.version
 
 
 def _size(call: Call) -> int:

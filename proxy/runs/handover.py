@@ -51,7 +51,9 @@ class Handover:
         """To another row with the same answer."""
         self._book.take_back(self._key, self.exchange)
         self._key = key
-        self.exchange = self._book.start(key, replace(self.exchange, fence=fence))
+        self.exchange = self._book.start(
+            key, replace(self.exchange, fence=fence, number=self._book.next_number(key))
+        )
 
     def serving(self) -> Serving:
         return Serving(self._book.run.tenant, self._book.run.name, self._key, self.exchange)

@@ -16,9 +16,6 @@ EFFECTS = "rules:\n  - {name: fire, match: {method: GET, path: /fire}, mode: onc
 WISH = {"Connection": "Upgrade", "Upgrade": "websocket"}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a GET with effects that asks for an upgrade is passed without a record"
-)
 @pytest.mark.parametrize("where", ["/up/fire", "/@run+one/up/fire"])
 def test_a_get_with_effects_is_not_passed_as_an_upgrade(tmp_path: Path, where: str) -> None:
     """A rule says that this GET has effects: a wish for another protocol does not send it twice."""
@@ -32,7 +29,6 @@ def test_a_get_with_effects_is_not_passed_as_an_upgrade(tmp_path: Path, where: s
     run_on("asyncio", scenario())
 
 
-@pytest.mark.xfail(strict=True, reason="IPv4 addresses in IPv6 spelling are not recognised")
 def test_semel_knows_itself_in_ipv6_spelling() -> None:
     """`[::ffff:127.0.0.1]` is 127.0.0.1: what names it names semel itself."""
     own = OwnPlaces()

@@ -33,7 +33,6 @@ async def _send(port: int, headers: dict[str, str]) -> socket.socket:
     return sock
 
 
-@pytest.mark.xfail(strict=True, reason="a reset after the proxy's own close is not seen")
 @both_loops
 def test_who_asks_for_a_close_and_leaves_early_is_given_it_again(tmp_path: Path, loop: str) -> None:
     """With `Connection: close` (urllib) too, a caller that resets before it has read the end has left."""
@@ -51,9 +50,6 @@ def test_who_asks_for_a_close_and_leaves_early_is_given_it_again(tmp_path: Path,
     run_on(loop, scenario())
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an end of the caller that was there before the reply is taken for one after it"
-)
 @both_loops
 def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: str) -> None:
     """The caller's FIN is in the kernel, not yet seen, when the reply is written: not a byte was taken."""
@@ -76,7 +72,6 @@ def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: 
     run_on(loop, scenario())
 
 
-@pytest.mark.xfail(strict=True, reason="who looks again after a lost read is judged as if it came only now")
 @in_virtual_time
 async def test_who_overlapped_stays_joined_though_the_row_has_changed(
     monkeypatch: pytest.MonkeyPatch,

@@ -171,7 +171,12 @@ class App:
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
         collector = asyncio.create_task(
             collect_forever(
-                store, observer, clock, every=settings.gc.every, retention=settings.runs.retention
+                store,
+                observer,
+                clock,
+                every=settings.gc.every,
+                retention=settings.runs.retention,
+                after=books.changed_beside,
             )
         )
         return cls(

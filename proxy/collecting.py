@@ -6,7 +6,7 @@ urgent. What goes wrong with it is noted, and tried again the next time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from proxy.clock import Clock
 from proxy.errors import StoreUnavailable
@@ -55,14 +55,22 @@ async def collect_once(store: Store, observer: Observer, clock: Clock, retention
 
 
 async def collect_forever(
-    store: Store, observer: Observer, clock: Clock, *, every: float, retention: float
+    store: Store,
+    observer: Observer,
+    clock: Clock,
+    *,
+    every: float,
+    retention: float,
+    after: Callable[[], None] = lambda: None,
 ) -> None:
+    """`after`: who keeps something of the store in mind must look again."""
     pause = min(every, SOON)
     while True:
         await clock.sleep(pause)
         pause = every
         try:
             await collect_once(store, observer, clock, retention)
+            after()
         except StoreUnavailable as error:
             observer.noted("store-trouble", doing="collecting", error=error.detail)
         except Exception as error:  # a defect of ours: said each time, and the next time may be better

@@ -47,8 +47,8 @@ LOOK, SOON = 0.1, 0.001
 
 @dataclass(slots=True)
 class _Turn:
-    """One ask, however often it looks. `overlapped`: the number of the call in flight that it was found to be;
-    it stays that call."""
+    """One ask, however often it looks. `overlapped`: the number of the call in flight that it was found to
+    be; it stays that call."""
 
     began: float
     deadline: float

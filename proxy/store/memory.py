@@ -103,6 +103,8 @@ class MemoryStore(MemoryRuns):
         present = self.world.calls.get(call.key)
         if (present.version if present else 0) != expected or (present and present.born != call.born):
             return Swap(False, present)
+        if takes_seq(call, entry) and self._is_expired(call.tenant, call.run):
+            return Swap(False, present)  # nothing is begun in it any more
         self.world.settled_stamp += changes_settled(entry, expected)
         if present is None:
             self.world.numbers[call.key] = next(self.world.sights)

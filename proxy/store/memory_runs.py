@@ -177,6 +177,9 @@ class MemoryRuns:
         self._check()
         return sorted(tenant for tenant, named in self._runs.runs if named == name)
 
+    def _is_expired(self, tenant: str, name: str) -> bool:
+        return self._runs.runs[tenant, name].state is RunState.EXPIRED
+
     def _over(self, before: float) -> list[tuple[str, str]]:
         """Runs whose time is over, with no living relative: a fork refers to what came before it."""
         world = self._runs

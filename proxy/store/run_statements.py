@@ -42,6 +42,7 @@ UPDATE_RUN = (
     "UPDATE runs SET state = ?3, version = ?4, record = ?5, active_at = max(active_at, ?6), "
     "pulse = pulse + 1 WHERE tenant = ?1 AND name = ?2 AND version = ?4 - 1"
 )
+IS_EXPIRED = "SELECT 1 FROM runs WHERE tenant = ? AND name = ? AND state = 'expired'"
 COUNTERS = "SELECT id, pulse, last_seq FROM runs WHERE tenant = ? AND name = ?"
 BEAT = "UPDATE runs SET pulse = ?2, last_seq = ?3, active_at = max(active_at, ?4) WHERE id = ?1"
 STAMP_CALL = "UPDATE calls SET seq = ?2, pulse = ?3 WHERE key = ?1"
@@ -154,6 +155,8 @@ def swap_in_run(
     served: Serving | None,
 ) -> Swap:  # fmt: skip
     """A swap of a run's call: its place in the order of claims, and who is served by it, in one step."""
+    if takes_seq and is_expired(connection, row[_TENANT], row[_NAME]):
+        return Swap(False, statements.get(connection, row[0]))  # nothing is begun in it any more
     for run, pulse, last_seq in connection.execute(COUNTERS, (row[_TENANT], row[_NAME])):
         swap = statements.swap(connection, row, entry, expected)
         if not swap.won:
@@ -168,6 +171,10 @@ def swap_in_run(
             mark_served(connection, [served])
         return Swap(True, seq=seq)
     raise ValueError("the run is not there")  # it is opened before anything is asked in it
+
+
+def is_expired(connection: apsw.Connection, tenant: str, name: str) -> bool:
+    return any(connection.execute(IS_EXPIRED, (tenant, name)))
 
 
 def swap_in_run_settled(

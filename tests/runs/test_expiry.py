@@ -146,3 +146,18 @@ async def test_a_run_that_somebody_expired_is_refused_though_its_time_is_not_ove
         with pytest.raises(RunExpired):
             await each.write("send")
     assert semel.origin.sent["send"] == 1
+
+
+@in_virtual_time
+async def test_a_run_that_is_cleared_while_it_is_asked_in_begins_nothing_more() -> None:
+    """The books are told after collecting; and the store would not take a claim."""
+    semel = RunProcess(retention=DAY)
+    agent = Agent(semel)
+    await agent.write("send")
+    ask = await agent.asked("more", safe=False)
+    await asyncio.sleep(DAY + 1)
+    await collect(semel)
+    semel.books.changed_beside()
+    with pytest.raises(RunExpired):
+        await semel.runs.ask(ask)
+    assert semel.origin.sent == {"send": 1}

@@ -56,7 +56,9 @@ def parse_user(user_info: str) -> Speaker:
 
 def agree(*speakers: Speaker) -> Speaker:
     """One speaker out of several sources."""
-    said = [speaker for speaker in speakers if speaker != NOBODY]
+    said = [speaker for speaker in speakers if speaker is not NOBODY]
+    if not said:
+        return NOBODY
     if len(said) == 1 and (said[0].run or not said[0].attempt):
         return said[0]
     run = _one("runs", [speaker.run for speaker in speakers])

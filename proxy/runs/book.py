@@ -43,6 +43,12 @@ class Book:
 
     # ---- what is known ----
 
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __bool__(self) -> bool:
+        return True  # also when it is empty
+
     @property
     def position(self) -> int:
         return max([self.run.last_seq, *(step.seq for step in self._claims.values())])

@@ -20,8 +20,8 @@ from proxy.observe import Observer
 from proxy.runs.book import Book
 from proxy.store.base import Store
 
-# So many runs are kept at hand; others are read again when they are asked in.
-AT_HAND = 512
+# So many attempts are kept at hand, with so many steps in all; others are read again when they are asked in.
+AT_HAND, STEPS_AT_HAND = 512, 20_000
 
 
 class Pinned(NamedTuple):
@@ -138,7 +138,10 @@ class RunBooks:
         if kept is book:
             self._of_run.setdefault(key[:2], []).append(book)
             self._forks += book.run.parent is not None
-        for old in list(self._books)[: max(0, len(self._books) - AT_HAND)]:
+        for old in list(self._books)[:-1]:  # the oldest first
+            weight = sum(map(len, self._books.values()))
+            if len(self._books) <= AT_HAND and weight <= STEPS_AT_HAND:
+                break
             if self._books[old].is_idle():
                 gone = self._books.pop(old)
                 self._forks -= gone.run.parent is not None

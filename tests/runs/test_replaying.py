@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from proxy.runs import books
 from tests.runs.stage import Agent, RunProcess
 
 
@@ -65,3 +68,18 @@ async def test_parallel_samples_are_two_calls_and_parallel_identical_writes_one(
     assert semel.origin.sent == {"sample": 2, "mail": 1}
     # One after the other they are two again, as in the first attempt after both were answered.
     assert (await second.write("mail")).body == b"mail #2"
+
+
+async def test_runs_that_nobody_asks_in_are_put_away_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is for those at work; the record has the rest."""
+    monkeypatch.setattr(books, "STEPS_AT_HAND", 4)
+    semel = RunProcess()
+    seen = {}
+    for n in range(6):
+        agent = Agent(semel, run=f"r{n}")
+        seen[n] = [(await agent.write("charge")).body, (await agent.read("model")).body]
+    assert len(semel.books._books) < 6
+    for n in range(6):
+        again = Agent(semel, "a2", run=f"r{n}")
+        assert [(await again.write("charge")).body, (await again.read("model")).body] == seen[n]
+    assert semel.origin.sent == {"charge": 6, "model": 6}

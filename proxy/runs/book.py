@@ -283,10 +283,6 @@ class Book:
         self._wake()
         return exchange
 
-    def is_under_way(self, key: bytes, exchange: Exchange) -> bool:
-        found = self._exchanges.get(key, {}).get((exchange.number, exchange.owner))
-        return found is not None and found.end is End.UNDER_WAY
-
     def end(self, key: bytes, exchange: Exchange) -> None:
         self._exchanges.setdefault(key, {})[exchange.number, exchange.owner] = exchange
         self._entries.pop(key, None)

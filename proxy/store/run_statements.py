@@ -92,9 +92,6 @@ CALLS_OVER = (
     "FROM calls INDEXED BY calls_of_runs WHERE run <> '' AND tenant = ?1 AND run = ?2 "
     "AND state NOT IN ('pending', 'in_doubt') ORDER BY pulse LIMIT ?3"
 )
-OPEN_LEFT = (
-    "SELECT 1 FROM calls INDEXED BY calls_of_runs WHERE run <> '' AND tenant = ?1 AND run = ?2 LIMIT 1"
-)
 REMOVE_EXCHANGES = "DELETE FROM exchanges WHERE run = ?"
 # First of all, so that nobody goes on with a run of which a part is gone.
 EXPIRE_RUN = "UPDATE runs SET state = 'expired', version = version + 1, pulse = pulse + 1 WHERE id = ?"

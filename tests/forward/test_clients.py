@@ -58,7 +58,6 @@ def command(client: str) -> list[str]:
         if shutil.which("curl") is None:
             pytest.skip("curl is not installed")
         return ["sh", "-c", CURL, "sh"]
-    pytest.importorskip(client)
     return [sys.executable, "-W", "ignore", "-c", PYTHON[client]]
 
 

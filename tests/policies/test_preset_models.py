@@ -265,7 +265,6 @@ def test_the_file_of_your_own_that_the_comments_show(name: str, rule: str, tmp_p
 
 def test_the_wheel_carries_them(tmp_path: Path) -> None:
     """Built by the same backend as for a release, and found there by the code that is in it."""
-    pytest.importorskip("hatchling")
     build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     built = subprocess.run(
         [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120

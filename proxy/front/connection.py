@@ -10,7 +10,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from aiohttp import StreamReader
 from aiohttp.web import BaseRequest, StreamResponse
 
 from proxy.core.headers import Headers
@@ -19,7 +18,7 @@ from proxy.front.forwarded import Inside
 from proxy.front.sockets import not_taken, reset
 from proxy.front.taken import HandsOver
 from proxy.front.tunnel import Tunnel
-from proxy.front.turns import AlreadyWritten, HttpRequest
+from proxy.front.turns import AlreadyWritten, Content, HttpRequest
 from proxy.problem import render
 
 if TYPE_CHECKING:
@@ -97,6 +96,12 @@ class Connection(HandsOver):
         self._stop_write_timer()
 
     def data_received(self, data: bytes) -> None:
+        if self._reading_head and self._is_between_requests() and len(data) <= self.limits.headers:
+            whole = self._listener.whole.read(data)
+            if whole is not None:
+                self._head_watched, self._behind_head = True, len(whole.body)
+                self.begin(whole)
+                return
         if data:  # none: aiohttp goes on with what it has
             if not self._reading_head:
                 self._behind_head += len(data)
@@ -104,6 +109,10 @@ class Connection(HandsOver):
                 return
             self._last_bytes = data[-4:]
         super().data_received(data)
+
+    def _is_between_requests(self) -> bool:
+        """Also for the parser: no byte of the next one has come."""
+        return self._head_size == 0 and self._from_first_byte and self._is_waiting()
 
     def _watch_head(self, data: bytes) -> bool:
         """False if the head is too large and the connection is on its way out."""
@@ -133,7 +142,7 @@ class Connection(HandsOver):
         self.handed_over = None
         self._stop_timer()
 
-    def request_ended(self, content: StreamReader) -> None:
+    def request_ended(self, content: Content) -> None:
         """What comes next is a head, unless the body is still arriving (it is drained, then the connection
         ends) or the next head is already here and what comes is its body."""
         if self.transport is None:  # gone, or somebody else's
@@ -238,7 +247,7 @@ class Connection(HandsOver):
         name = None if self.transport is None else self.transport.get_extra_info("sockname")
         return (name[0], name[1]) if isinstance(name, tuple) else None
 
-    def has_lost(self, content: StreamReader) -> bool:
+    def has_lost(self, content: Content) -> bool:
         """Whether bytes may have come behind the present request that nobody keeps: the parser keeps those
         behind a wish for a websocket, and drops them behind any other."""
         return not self._upgraded and (not self._head_watched or self._behind_head != content.total_bytes)

@@ -134,7 +134,11 @@ class Handler:
             address, upstream = self._forward.reach(policies, address)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
-        protocol = wished_protocol(request, connection, writer) if "Upgrade" in request.headers else ""
+        protocol = (
+            ""
+            if request.plain or "Upgrade" not in request.headers
+            else wished_protocol(request, connection, writer)
+        )
         entered = await enter(self._books, visitor.tenant, speaker, upstream) if speaker.run else None
         incoming = tale.incoming = await understand(
             request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered

@@ -110,6 +110,24 @@ def check_protocol(request: HttpRequest) -> None:
 
 async def read_body(request: HttpRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
     """The whole body, or None without one. Nothing happens upstream before it is complete."""
+    if not request.plain:
+        _check_framing(request, connection, limits)
+    if request.stream is None and not request.whole:
+        return None
+    spool = Spool(limits.spool, limits.spool_directory)
+    if request.stream is None:
+        _add(request.whole, spool, limits)
+        return spool
+    content, patience = request.stream, connection.limits.header_timeout
+    while not content.at_eof():
+        # What arrived together with the head is here already; waiting for it would cost a round of the loop.
+        _add(
+            content.read_nowait() if content.is_eof() else await _next_part(content, patience), spool, limits
+        )
+    return spool
+
+
+def _check_framing(request: HttpRequest, connection: Connection, limits: RequestLimits) -> None:
     length = request.headers.get("Content-Length")
     if length is None:  # aiohttp lets nothing through that has both
         _check_coding(request.headers.get("Transfer-Encoding", "chunked"))
@@ -121,23 +139,18 @@ async def read_body(request: HttpRequest, connection: Connection, limits: Reques
             raise BadRequest("The only Expect that semel knows is 100-continue.")
         if not request.content.is_eof():
             connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    if not request.body_exists:
-        return None
-    spool = Spool(limits.spool, limits.spool_directory)
-    content, patience = request.content, connection.limits.header_timeout
-    while not content.at_eof():
-        # What arrived together with the head is here already; waiting for it would cost a round of the loop.
-        part = content.read_nowait() if content.is_eof() else await _next_part(content, patience)
-        try:
-            spool.append(part)
-        except OSError as error:
-            raise StoreUnavailable(
-                f"The body cannot be put aside while it arrives ({error.strerror}), and nothing was sent: "
-                "call again when that is mended."
-            ) from error
-        if spool.size > limits.body:
-            raise TooLarge(f"The body is over {limits.body} bytes (limits.request_body).")
-    return spool
+
+
+def _add(part: bytes, spool: Spool, limits: RequestLimits) -> None:
+    try:
+        spool.append(part)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"The body cannot be put aside while it arrives ({error.strerror}), and nothing was sent: "
+            "call again when that is mended."
+        ) from error
+    if spool.size > limits.body:
+        raise TooLarge(f"The body is over {limits.body} bytes (limits.request_body).")
 
 
 def _check_coding(coding: str) -> None:

@@ -10,6 +10,7 @@ from aiohttp.web import Server
 
 from proxy.front.connection import Connection, ConnectionLimits
 from proxy.front.forwarded import Inside
+from proxy.front.whole import WholeReader
 
 
 def require_c_parser() -> None:
@@ -27,6 +28,7 @@ class Listener(Server):
         self.handler = handler
         self.limits = limits
         self.refused = refused  # told of every refusal that never became a request
+        self.whole = WholeReader()
         self._to_flush: list[Connection] = []
 
     def flush_soon(self, connection: Connection) -> None:

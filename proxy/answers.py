@@ -21,8 +21,9 @@ from proxy.upstream.base import Headers
 
 # A shared answer larger than this is not worth the cache's room; it is fetched again.
 MAX_CACHED = 16 * 1024 * 1024
-# How many answers are kept at hand, and up to which size: a few megabytes in all.
-HOT, HOT_SIZE = 512, 8 * 1024
+# How many calls are kept at hand, how large each may be, and all of them together: enough for an agent that
+# comes back after some thousand steps.
+HOT, HOT_SIZE, HOT_BYTES = 4096, 8 * 1024, 16 * 1024 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
 STREAMED_FROM = 8 * 1024 * 1024
 
@@ -34,12 +35,13 @@ class Produced(NamedTuple):
 
 
 class AtHand(NamedTuple):
-    """A small answer given lately. It is good while its row stands: certainly so while the store's stamp is
-    the one under which that was last read (None: not yet)."""
+    """A call with a small answer, given lately or recorded in a run. It is good while its row stands:
+    certainly so while the store's stamp is the one under which that was last read (None: not yet)."""
 
     call: Call
-    produced: Produced
+    produced: Produced | None  # None: not opened yet
     stamp: int | None
+    size: int
 
 
 class Answers:
@@ -49,10 +51,22 @@ class Answers:
         self._observer = observer
         self._inline_body = inline_body
         self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
+        self._hot_bytes = 0
         self._damaged: set[str] = set()  # blobs found damaged while they were given
 
     def is_at_hand(self, key: bytes) -> bool:
         return key in self._hot
+
+    def at_hand(self, key: bytes) -> Call | None:
+        """For whoever knows which version the row has by now."""
+        hot = self._hot.get(key)
+        return None if hot is None else hot.call
+
+    def recorded(self, call: Call) -> None:
+        """In a run: when its agent comes back, this is asked for again."""
+        answer = call.answer
+        if answer is not None and answer.place is Place.INLINE and call.state is State.DONE:
+            self._keep(call, answer, None)
 
     async def row(self, key: bytes) -> Call | None:
         """What the store has. For an answer at hand it need only say whether its row still stands, and not
@@ -121,17 +135,25 @@ class Answers:
 
     def _inline(self, call: Call, answer: Answer) -> Produced:
         hot = self._hot.get(call.key)
-        if hot is not None and hot.call is call:
+        if hot is not None and hot.call is call and hot.produced is not None:
             self._hot.move_to_end(call.key)
             return hot.produced
         produced = Produced(
             answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
         )
-        if answer.size <= HOT_SIZE and call.state is State.DONE:  # others change without the stamp
-            self._hot[call.key] = AtHand(call, produced, None)
-            if len(self._hot) > HOT:
-                self._hot.popitem(last=False)
+        if call.state is State.DONE:  # others change without the stamp
+            self._keep(call, answer, produced)
         return produced
+
+    def _keep(self, call: Call, answer: Answer, produced: Produced | None) -> None:
+        size = len(answer.head) + len(answer.body) + len(call.request)
+        if size > HOT_SIZE:
+            return
+        before = self._hot.pop(call.key, None)
+        self._hot[call.key] = AtHand(call, produced, None, size)
+        self._hot_bytes += size - (before.size if before is not None else 0)
+        while len(self._hot) > HOT or self._hot_bytes > HOT_BYTES:
+            self._hot_bytes -= self._hot.popitem(last=False)[1].size
 
 
 def _is_kept(name: bytes, *, in_run: bool) -> bool:

@@ -124,7 +124,9 @@ class Ledger:
         swap = await self._store.swap(call, entry, expected=expected, served=served)
         self._observer.store_took("swap", self._clock.monotonic() - began)
         if call.run and swap.won:
-            self.on_row(evolve(call, seq=swap.seq))
+            written = evolve(call, seq=swap.seq)
+            self.answers.recorded(written)
+            self.on_row(written)
         return swap
 
     # ---- before the send ----

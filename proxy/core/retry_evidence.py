@@ -20,6 +20,9 @@ class Evidence(NamedTuple):
     credentials: bytes  # a keyed hash; empty without any
 
 
+NO_EVIDENCE = Evidence(NO_TOKENS, 0, b"")
+
+
 def evidence_of(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> Evidence:
     """`further`: the policy's headers that carry credentials."""
     tokens: frozenset[str] = NO_TOKENS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple, TypeAlias
 
@@ -60,7 +61,9 @@ class UpstreamAddress(NamedTuple):
 Address: TypeAlias = OwnAddress | UpstreamAddress
 
 
+@lru_cache(maxsize=1024)
 def parse_target(target: str) -> Address:
+    """Agents ask the same few addresses again and again."""
     if not target.startswith("/"):
         raise BadRequest(
             "Use an address of the form /{upstream}/{path}, or the form of a proxy: http://{host}/{path}."

@@ -269,8 +269,9 @@ class Connection(HandsOver):
     def write_soon(self, data: bytes) -> None:
         """A short reply, written together with those of other connections when this turn of the loop is over.
         Every write may wake a client that sleeps, and by then our own work has left the processor's caches:
-        one after another they cost a third less. Not for a connection that is about to be closed."""
-        if self._close or self._unsent or len(data) > WRITTEN_SOON:
+        one after another they cost a third less. Not for a connection that is about to be closed, nor for one
+        that is alone."""
+        if self._close or self._unsent or len(data) > WRITTEN_SOON or self._listener.is_alone:
             self.write(data)
             return
         if self.transport is None or self.transport.is_closing():

@@ -9,7 +9,6 @@ from proxy.core.divergence import group_of
 from proxy.core.identity import Identity
 from proxy.core.occurrence import repeat_in_run
 from proxy.core.policy import DEFAULT_NAME, Upstream
-from proxy.core.retry_evidence import evidence_of
 from proxy.front.naming import Named
 from proxy.front.run_ref import Speaker
 from proxy.front.sending import Sending
@@ -37,7 +36,7 @@ async def enter(books: RunBooks, tenant: str, speaker: Speaker, upstream: Upstre
     return Entered(book, await books.pin(book, upstream))
 
 
-def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, secret: bytes) -> RunAsk:
+def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) -> RunAsk:
     rule, told, upstream = named.match.rule, sending.told, sending.upstream
     group = group_of(
         upstream=upstream.name,
@@ -56,7 +55,7 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, 
         safe=named.safe,
         sending=sending,
         group=group,
-        evidence=evidence_of(sending.headers, upstream.credentials, secret),
+        evidence=named.evidence,
         occurrence=told.occurrence,
         repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
         shared=shared,

@@ -191,7 +191,7 @@ async def understand(
             upstream=upstream, origin=entered.origin, canonical=pinned.canonical, pin=pinned.pin
         )
     named = await namer.name(policies, to_name)
-    match, safe, identity, _ = named
+    match, safe, identity, *_ = named
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
@@ -199,8 +199,6 @@ async def understand(
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     if entered is not None:
-        return Incoming(
-            upstream, match, safe, sending, run_ask(named, identity, sending, entered, namer.secret)
-        )
+        return Incoming(upstream, match, safe, sending, run_ask(named, identity, sending, entered))
     refresh = told.refresh and rule.mode is Mode.CACHE
     return Incoming(upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending))

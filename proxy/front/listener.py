@@ -31,6 +31,11 @@ class Listener(Server):
         self.whole = WholeReader()
         self._to_flush: list[Connection] = []
 
+    @property
+    def is_alone(self) -> bool:
+        """An agent that has the proxy to itself."""
+        return len(self._connections) == 1
+
     def flush_soon(self, connection: Connection) -> None:
         if not self._to_flush:
             asyncio.get_running_loop().call_soon(self._flush)

@@ -29,6 +29,7 @@ from proxy.core.policy import (
     default_rule,
     find_rule,
 )
+from proxy.core.retry_evidence import NO_EVIDENCE, Evidence, evidence_of
 from proxy.front.address import UpstreamAddress
 from proxy.front.aside import Aside
 from proxy.spool import Spool
@@ -59,13 +60,15 @@ class ToName(NamedTuple):
 
 
 class Named(NamedTuple):
-    """`identity` is None for what passes without a record. In a run it names all occurrences together, and
-    `shared` is the call of the whole tenant from which the rule fills it."""
+    """`identity` is None for what passes without a record. In a run it names all occurrences together,
+    `shared` is the call of the whole tenant from which the rule fills it, and `evidence` is what the request
+    says about being a retry."""
 
     match: Match
     safe: bool
     identity: Identity | None
     shared: Identity | None = None
+    evidence: Evidence = NO_EVIDENCE
 
 
 class Namer:
@@ -87,16 +90,17 @@ class Namer:
             > REMEMBERED_SIZE
         ):
             return await self._find(request)
-        self._asked += 1
-        if self._in_vain > IN_VAIN and self._asked % SELDOM:
-            return await self._find(request)
+        if not request.origin:  # a run is there to be asked again
+            self._asked += 1
+            if self._in_vain > IN_VAIN and self._asked % SELDOM:
+                return await self._find(request)
         ticket = self._ticket(request)
         named = self._remembered.get(ticket)
         if named is not None:
             self._in_vain = 0
             self._remembered.move_to_end(ticket)
             return named
-        self._in_vain += 1
+        self._in_vain += not request.origin
         named = await self._find(request)
         # It may have been found aside, and there may have been a reload meanwhile.
         if policies is self._policies and len(_arguments(named)) <= REMEMBERED_SIZE:
@@ -166,7 +170,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     # In a run the client's key is only evidence: SDKs mint new ones after a crash, and those must find the
     # shared call that may be in doubt.
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
-    return Named(match, safe, identify(in_run, rule, secret), shared)
+    evidence = evidence_of(headers, upstream.credentials, secret)
+    return Named(match, safe, identify(in_run, rule, secret), shared, evidence)
 
 
 def _without_client_key(rule: Rule) -> Rule:

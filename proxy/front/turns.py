@@ -150,9 +150,12 @@ class Turns(web_protocol.RequestHandler):
     # ---- at once ----
 
     def _is_waiting(self) -> bool:
-        """Between two requests, and nothing else has come."""
+        """Between two requests, and nothing else has come. Nobody else is at work, in whose midst another
+        request would be served."""
         waiter = self._waiter
-        return waiter is not None and not waiter.done() and not self._force_close and not self._close
+        if waiter is None or waiter.done() or self._force_close or self._close:
+            return False
+        return asyncio.current_task(self._loop) is None
 
     def begin(self, whole: Whole) -> None:
         """While `_is_waiting`: serve it from here as far as it goes without waiting. Mostly that is all of

@@ -156,7 +156,9 @@ class Claiming:
 
     async def row(self, ask: RunAsk, step: Step) -> Call:
         """The row itself. Where it is another by now: Superseded, look again."""
-        call = ask.book.ahead.pop(step.key, None)
+        call = self._ledger.answers.at_hand(step.key)
+        if call is None or call.version != step.version:
+            call = ask.book.ahead.pop(step.key, None)
         if call is None or call.version != step.version:
             call = await self._read(ask.book, step)
         if call is None or not _is_still(call, step):

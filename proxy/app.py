@@ -15,8 +15,8 @@ from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flying import Flights
+from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
-from proxy.front.connection import ConnectionLimits
 from proxy.front.door import Door
 from proxy.front.forward import ForwardProxy
 from proxy.front.forwarded import OwnPlaces

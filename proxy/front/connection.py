@@ -7,52 +7,33 @@ parsed, writes that go straight to the transport, and an end for callers who nev
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp.web import BaseRequest, StreamResponse
 
 from proxy.core.headers import Headers
-from proxy.errors import BadRequest, HeadersTooLarge, InternalError, Overloaded, Refusal
+from proxy.errors import BadRequest, InternalError, Overloaded, Refusal
+from proxy.front.arriving import Arrives
 from proxy.front.forwarded import Inside
 from proxy.front.sockets import not_taken, reset
-from proxy.front.taken import HandsOver
 from proxy.front.tunnel import Tunnel
-from proxy.front.turns import AlreadyWritten, Content, HttpRequest
+from proxy.front.turns import AlreadyWritten
 from proxy.problem import render
 
 if TYPE_CHECKING:
     from proxy.front.listener import Listener
 
-_END_OF_HEAD = b"\r\n\r\n"
 # A caller who has not taken a byte of what is written for it for so long never will.
 STALLED = 300.0
 # Longer replies are written at once: what waits is memory.
 WRITTEN_SOON = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    connections: int = 2000
-    header_timeout: float = 15.0
-    headers: int = 64 * 1024
-
-
-class Connection(HandsOver):
+class Connection(Arrives):
     __slots__ = (
-        "_behind_head",
-        "_from_first_byte",
-        "_head_size",
-        "_head_tail",
-        "_head_timer",
-        "_head_watched",
-        "_last_bytes",
         "_listener",
-        "_reading_head",
         "_write_timer",
-        "closing",
         "inside",
-        "limits",
         "tunnel",
     )
 
@@ -62,21 +43,11 @@ class Connection(HandsOver):
         inside: Inside | None,
         **settings: Any,  # noqa: ANN401 (aiohttp's)
     ) -> None:
-        super().__init__(listener, listener.handler, **settings)
+        super().__init__(listener, listener.handler, listener.limits, listener.whole, **settings)
         self._listener = listener
         self.inside = inside  # what the CONNECT said that it came through
         self.tunnel: Tunnel | None = None  # what it has become
-        self.limits = listener.limits
-        self._reading_head = True
-        self._from_first_byte = True  # the head that is awaited or being read, that is
-        self._head_size = 0
-        self._head_tail = b""
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._head_watched = False  # the present request's head was seen whole by `_watch_head`
-        self._behind_head = 0  # how many bytes came after it
-        self._last_bytes = b""
         self._write_timer: asyncio.TimerHandle | None = None
-        self.closing = False
 
     # ---- arriving ----
 
@@ -94,96 +65,6 @@ class Connection(HandsOver):
         super().connection_lost(exc)
         self._stop_timer()
         self._stop_write_timer()
-
-    def data_received(self, data: bytes) -> None:
-        if self._reading_head and self._is_between_requests() and len(data) <= self.limits.headers:
-            whole = self._listener.whole.read(data)
-            if whole is not None:
-                self._head_watched, self._behind_head = True, len(whole.body)
-                self.begin(whole)
-                return
-        if data:  # none: aiohttp goes on with what it has
-            if not self._reading_head:
-                self._behind_head += len(data)
-            elif not self._watch_head(data):
-                return
-            self._last_bytes = data[-4:]
-        super().data_received(data)
-
-    def _is_between_requests(self) -> bool:
-        """Also for the parser: no byte of the next one has come."""
-        return self._head_size == 0 and self._from_first_byte and self._is_waiting()
-
-    def _watch_head(self, data: bytes) -> bool:
-        """False if the head is too large and the connection is on its way out."""
-        if self._head_size == 0:
-            data = data.lstrip(b"\r\n")  # empty lines before a request are no part of it
-            if not data:
-                return True
-        window = self._head_tail + data
-        end = window.find(_END_OF_HEAD)
-        size = self._head_size - len(self._head_tail) + (end if end >= 0 else len(window))
-        if size > self.limits.headers:
-            self._refuse(self._headers_too_large())
-            return False
-        if end >= 0:
-            self._head_watched = self._from_first_byte
-            self._behind_head = len(window) - end - len(_END_OF_HEAD)
-            self.request_started()
-            return True
-        if self._head_size == 0:
-            self._start_timer()
-        self._head_size = size
-        self._head_tail = window[-3:]
-        return True
-
-    def request_started(self) -> None:
-        self._reading_head = False
-        self.handed_over = None
-        self._stop_timer()
-
-    def request_ended(self, content: Content) -> None:
-        """What comes next is a head, unless the body is still arriving (it is drained, then the connection
-        ends) or the next head is already here and what comes is its body."""
-        if self.transport is None:  # gone, or somebody else's
-            return
-        all_is_its_own = self._head_watched and self._behind_head == content.total_bytes
-        self._head_watched, self._from_first_byte = False, True
-        self._head_size, self._head_tail = 0, b""
-        self._reading_head = content.is_eof() and not self._messages
-        # In chunks, or behind another request, its length is not known. But half a head never ends like this.
-        if self._reading_head and not all_is_its_own and self._last_bytes != _END_OF_HEAD:
-            self._from_first_byte = False
-            self._start_timer()
-
-    def check_head(self, request: HttpRequest) -> None:
-        """For a head that came along with the request before it, and was not seen by `_watch_head`."""
-        if self._head_watched:
-            return
-        lines = sum([len(name) + len(value) + 3 for name, value in request.raw_headers])
-        if len(request.raw_path) + lines > self.limits.headers:
-            raise self._headers_too_large()
-
-    def _headers_too_large(self) -> HeadersTooLarge:
-        return HeadersTooLarge(f"The headers are over {self.limits.headers} bytes: send fewer.")
-
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._head_timer = self._loop.call_later(self.limits.header_timeout, self._too_slow)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _too_slow(self) -> None:
-        if self._head_size:
-            self._refuse(
-                BadRequest(f"The headers did not arrive within {self.limits.header_timeout:g} seconds.")
-            )
-        else:  # nothing was asked, so there is nothing to answer
-            self.closing = True
-            self.force_close()
 
     def _refuse(self, refusal: Refusal) -> None:
         status, headers, body = render(refusal)
@@ -246,11 +127,6 @@ class Connection(HandsOver):
         """The address at which this client found us."""
         name = None if self.transport is None else self.transport.get_extra_info("sockname")
         return (name[0], name[1]) if isinstance(name, tuple) else None
-
-    def has_lost(self, content: Content) -> bool:
-        """Whether bytes may have come behind the present request that nobody keeps: the parser keeps those
-        behind a wish for a websocket, and drops them behind any other."""
-        return not self._upgraded and (not self._head_watched or self._behind_head != content.total_bytes)
 
     def close(self) -> None:
         super().close()

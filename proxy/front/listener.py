@@ -8,7 +8,8 @@ from typing import Any
 from aiohttp import http_parser
 from aiohttp.web import Server
 
-from proxy.front.connection import Connection, ConnectionLimits
+from proxy.front.arriving import ConnectionLimits
+from proxy.front.connection import Connection
 from proxy.front.forwarded import Inside
 from proxy.front.whole import WholeReader
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from proxy.front.connection import ConnectionLimits
+from proxy.front.arriving import ConnectionLimits
 from proxy.settings import Role, Token
 from proxy.tokens import digest
 from tests.forward.scene import client, scene, through

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.front.connection import WRITTEN_SOON, Connection, ConnectionLimits
+from proxy.front.arriving import ConnectionLimits
+from proxy.front.connection import WRITTEN_SOON, Connection
 from proxy.front.listener import Listener
 from tests.inside import read_answer, request_bytes, semel
 from tests.origin import READ_ALL, Origin, answer

@@ -26,6 +26,10 @@ HOP_BY_HOP = frozenset(
 
 SEMEL_PREFIX = b"semel-"
 
+# For so many heads what follows from them alone is remembered: an agent sends the same few again and again.
+# At the largest size that a head may have this is 16 MiB.
+MANY_HEADS = 256
+
 
 def end_to_end(headers: Headers) -> Headers:
     """Without the hop-by-hop headers and without those that Connection names."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import xxhash
 
 from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS, Body
+from proxy.core.headers import MANY_HEADS, Headers
 from proxy.core.policy import ClientKey, Credential, Rule
 from proxy.errors import BadRequest
 
@@ -36,7 +37,7 @@ class Asked(NamedTuple):
     method: str
     raw_path: bytes
     query: bytes
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: Headers
     path_names: dict[str, str]
     body: Body
     occurrence: int = 1
@@ -113,17 +114,35 @@ def sort_headers(
     return found
 
 
-def _framed(pairs: list[tuple[bytes, bytes]]) -> bytes:
-    pairs.sort(key=itemgetter(0))  # stable: repeated names keep their order
-    return frame([part for pair in pairs for part in pair])
+def _framed(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    ordered = sorted(pairs, key=itemgetter(0))  # stable: repeated names keep their order
+    return frame([part for pair in ordered for part in pair])
 
 
-def principal(credentials: list[tuple[bytes, bytes]], secret: bytes) -> bytes:
+def principal(credentials: Sequence[tuple[bytes, bytes]], secret: bytes) -> bytes:
     """A keyed hash of the credentials; of SigV4 only the access key id. Empty without credentials."""
     return _proof(_framed(credentials), secret) if credentials else b""
 
 
-def client_key(values: list[bytes], asked: Asked, rule: Rule) -> bytes | None:
+class _Spoken(NamedTuple):
+    """What a head says, as far as it takes part in the name."""
+
+    keyed: bytes
+    client_keys: tuple[bytes, ...]
+    credentials: tuple[tuple[bytes, bytes], ...]
+
+
+@lru_cache(maxsize=MANY_HEADS)
+def _spoken(headers: Headers, named: tuple[str, ...], further: tuple[str, ...]) -> _Spoken:
+    """An agent's requests to one place mostly differ in their bodies only."""
+    found = sort_headers(headers, named, further)
+    return _Spoken(_framed(found.keyed), tuple(found.client_keys), tuple(found.credentials))
+
+
+_known_principal = lru_cache(maxsize=MANY_HEADS)(principal)
+
+
+def client_key(values: Sequence[bytes], asked: Asked, rule: Rule) -> bytes | None:
     """The client's own Idempotency-Key where it counts: outside a run, unless the rule ignores it."""
     if rule.key.client_key is ClientKey.IGNORE or asked.run:
         return None
@@ -153,17 +172,17 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         exclude=rule.key.exclude,
         normalize=rule.key.normalize,
     )
-    found = sort_headers(asked.headers, rule.key.headers, asked.credentials)
+    found = _spoken(asked.headers, rule.key.headers, asked.credentials)
     operation = (
         *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
         asked.raw_path,
-        _framed(found.keyed),
+        found.keyed,
         b"%d" % asked.occurrence,
     )
     include_principal = rule.key.credential is Credential.INCLUDE or (
         rule.key.credential is Credential.AUTO and not asked.run
     )
-    who = principal(found.credentials, secret) if include_principal else b""
+    who = _known_principal(found.credentials, secret) if include_principal else b""
     whole = frame((*operation, b"arguments", arguments, b"principal", who))
     chosen = client_key(found.client_keys, asked, rule)
     if chosen is None:

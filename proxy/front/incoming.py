@@ -6,13 +6,14 @@ import asyncio
 import difflib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import StreamReader
 
 from proxy.asking import Ask
-from proxy.core.headers import Headers
+from proxy.core.headers import MANY_HEADS, Headers
 from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
@@ -50,6 +51,7 @@ class Incoming(NamedTuple):
     ask: Ask | RunAsk | None
 
 
+@lru_cache(maxsize=MANY_HEADS)
 def said_to_semel(headers: Headers) -> Told:
     said: dict[bytes, bytes] = {}
     for raw_name, value in headers:

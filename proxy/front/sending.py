@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from proxy.core.headers import SEMEL_PREFIX, Headers, end_to_end
+from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
 from proxy.errors import BadRequest
@@ -56,31 +56,22 @@ class Sending(NamedTuple):
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
         place = address.place or upstream
-        forwarded = [(b"Host", place.authority)]
-        framed = body is None
-        for pair in end_to_end(self.headers):
-            name = pair[0].lower()
-            if not _stays_here(name):
-                forwarded.append(pair)
-                framed = framed or name == b"content-length"
-        if not framed and body is not None:
-            forwarded.append((b"Content-Length", b"%d" % body.size))
         query = "" if address.query is None else f"?{address.query}"
-        outgoing = Outgoing(
+        target = f"{place.base_path}{address.raw_path}{query}".encode()
+        size = None if body is None else body.size
+        headers, head = _outgoing_head(self.method, target, place.authority, self.headers, size)
+        return Outgoing(
             scheme=place.scheme,
             host=place.host,
             port=place.port,
             method=self.method,
-            target=f"{place.base_path}{address.raw_path}{query}".encode(),
-            headers=tuple(forwarded),
+            target=target,
+            headers=headers,
             body=body,
             timeouts=upstream.timeouts,
             max_idle=LUKEWARM if self.safe else WARM,
+            head=head,
         )
-        try:
-            return outgoing._replace(head=request_head(outgoing))
-        except ValueError as error:
-            raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
         return Intent(
@@ -106,11 +97,32 @@ class Sending(NamedTuple):
         return self.told.tool or rule.tool or f"{self.method} {pattern}"
 
 
+@lru_cache(maxsize=MANY_HEADS)
+def _outgoing_head(
+    method: str, target: bytes, authority: bytes, headers: Headers, size: int | None
+) -> tuple[Headers, bytes]:
+    """The headers that go out, and all that goes out before the body of this size (None: there is none)."""
+    forwarded = [(b"Host", authority)]
+    framed = False
+    for pair in end_to_end(headers):
+        name = pair[0].lower()
+        if not _stays_here(name):
+            forwarded.append(pair)
+            framed = framed or name == b"content-length"
+    if size is not None and not framed:
+        forwarded.append((b"Content-Length", b"%d" % size))
+    try:
+        return tuple(forwarded), request_head(method, target, forwarded)
+    except ValueError as error:
+        raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
+
+
 def _stays_here(name: bytes) -> bool:
     """Said to semel, or about the connection to it."""
     return name in (b"host", b"expect") or name.startswith(SEMEL_PREFIX)
 
 
+@lru_cache(maxsize=MANY_HEADS)
 def without_secrets(headers: Headers, further: tuple[str, ...]) -> Headers:
     return tuple([pair for pair in headers if not _may_be_secret(pair[0], further)])
 

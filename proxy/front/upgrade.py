@@ -137,7 +137,7 @@ async def switch(
     out = incoming.sending.outgoing()
     wish = ((b"Connection", b"Upgrade"), (b"Upgrade", protocol.encode("latin-1")))
     try:
-        head = request_head(out._replace(headers=(*out.headers, *wish)))
+        head = request_head(out.method, out.target, (*out.headers, *wish))
     except ValueError as error:
         raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
     answer = _Answer(limit)

@@ -23,6 +23,8 @@ _NOT_PLAIN = frozenset(
 )
 _END_OF_HEAD = b"\r\n\r\n"
 VERSION = HttpVersion11
+# Heads up to this size are remembered, this many of them: half a megabyte at most, and mostly a tenth of it.
+REMEMBERED_SIZE, REMEMBERED = 2048, 256
 
 
 # A client that waits for a word of ours before it sends the body must not be waited for.
@@ -55,10 +57,19 @@ class AllHere:
         return True
 
 
+class _Head(NamedTuple):
+    method: str
+    target: str
+    headers: Headers
+    length: int  # of the body
+
+
 class WholeReader:
-    """One for all connections: what it is given is a whole request, or is forgotten."""
+    """One for all connections: what it is given is a whole request, or is forgotten. Heads are remembered:
+    an agent's requests to one place mostly differ in their bodies only."""
 
     def __init__(self) -> None:
+        self._known: dict[bytes, _Head] = {}
         self._headers: list[tuple[bytes, bytes]] = []
         self._url = self._body = b""
         self._messages = 0
@@ -69,27 +80,46 @@ class WholeReader:
         if end < 0:
             return None
         size = end + len(_END_OF_HEAD)
-        if size == len(data) and (missing := _missing(data, end)):  # many clients send the body by itself
+        known = self._known.get(data[:size])
+        if known is None:
+            return self._parse(data, size)
+        missing = size + known.length - len(data)
+        if missing:
+            return Incomplete(missing) if missing > 0 else None  # more than one request: not for us
+        return Whole(known.method, known.target, known.headers, data[size:])
+
+    def _parse(self, data: bytes, size: int) -> Whole | Incomplete | None:
+        head = data[: size - 2]
+        if size == len(data) and (missing := _missing(head, 0)):  # many clients send the body by itself
             return Incomplete(missing)
         parser = self._parser or httptools.HttpRequestParser(self)
         self._parser = None  # until it is known to be at the end of a request
-        headers: list[tuple[bytes, bytes]] = []
-        self._headers = headers
+        self._headers = []
         self._url = self._body = b""
         self._messages = 0
         try:
             parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return None
-        if self._messages == 0 and (missing := _missing(data, end)):
+        body = self._body
+        if self._messages == 0 and (missing := _missing(head, len(data) - size)):
             return Incomplete(missing)
         method = _METHODS.get(parser.get_method())
-        if self._messages != 1 or len(data) != size + len(self._body) or method is None:
+        if self._messages != 1 or len(data) != size + len(body) or method is None:
             return None
-        if parser.get_http_version() != "1.1" or not self._is_plain(data[: end + 2]):
+        if parser.get_http_version() != "1.1" or not self._is_plain(head):
             return None
         self._parser = parser
-        return Whole(method, self._url.decode("ascii"), tuple(headers), self._body)
+        return self._remember(
+            data[:size], _Head(method, self._url.decode("ascii"), tuple(self._headers), len(body)), body
+        )
+
+    def _remember(self, raw: bytes, head: _Head, body: bytes) -> Whole:
+        if len(raw) <= REMEMBERED_SIZE:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[raw] = head
+        return Whole(head.method, head.target, head.headers, body)
 
     def _is_plain(self, head: bytes) -> bool:
         names = {name.lower() for name, _ in self._headers}
@@ -124,10 +154,10 @@ class WholeReader:
         self._messages += 1
 
 
-def _missing(data: bytes, end: int) -> int:
+def _missing(head: bytes, here: int) -> int:
     """How many bytes of a body are still to come; 0 also where that cannot be told, or not waited for."""
-    head = data[: end + 2].lower()
-    found = _LENGTH.search(head)
-    if found is None or any(word in head for word in _NOT_AWAITED):
+    lower = head.lower()
+    found = _LENGTH.search(lower)
+    if found is None or any(word in lower for word in _NOT_AWAITED):
         return 0
-    return max(0, end + len(_END_OF_HEAD) + int(found[1]) - len(data))
+    return max(0, int(found[1]) - here)

@@ -12,7 +12,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from proxy import faults
@@ -37,10 +37,10 @@ _HEAD = re.compile(
 )
 
 
-def request_head(out: Outgoing) -> bytes:
+def request_head(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The bytes before the body. ValueError for what would not arrive as it is meant."""
-    lines = [b"%b %b HTTP/1.1" % (out.method.encode("ascii"), out.target)]
-    lines += [b"%b: %b" % pair for pair in out.headers]
+    lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), target)]
+    lines += [b"%b: %b" % pair for pair in headers]
     head = b"\r\n".join(lines) + b"\r\n\r\n"
     if _HEAD.fullmatch(head) is None or head.count(b"\n") != len(lines) + 1:
         raise ValueError("the method, the target or a header holds a byte that may not be sent")
@@ -70,7 +70,7 @@ class HttpUpstream:
 
     async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         """Raises ValueError, before any I/O, for a request that cannot be written as it is."""
-        head = out.head or request_head(out)
+        head = out.head or request_head(out.method, out.target, out.headers)
         deadline = self._clock() + out.timeouts.total
         connection = self._take_idle(out)
         if connection is None:

@@ -132,6 +132,6 @@ def test_what_would_split_a_request_is_refused_before_any_io(where: str, value: 
         ),
     )
     with pytest.raises(ValueError, match="may not be sent"):
-        request_head(out)
+        request_head(out.method, out.target, out.headers)
     with pytest.raises(ValueError, match="may not be sent"):
         asyncio.run(HttpUpstream().send(out, Collecting(), yes))

@@ -33,6 +33,7 @@ from proxy.reload import Kept, PolicyWatch, Reloaded
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
+from proxy.siblings import Place, Siblings
 from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.store.embedded import EmbeddedStore
@@ -63,25 +64,32 @@ class App:
     _reloads: _Reloads
     _sweeper: asyncio.Task[None]
     _collector: asyncio.Task[None]
+    _siblings: Siblings | None
 
     @classmethod
-    async def start(cls, settings: Settings, *, log: LogObserver | None = None) -> App:
-        """Raises ConfigurationError for what a person must mend, OSError if the address is taken."""
+    async def start(
+        cls, settings: Settings, *, log: LogObserver | None = None, place: Place | None = None
+    ) -> App:
+        """Raises ConfigurationError for what a person must mend, OSError if the address is taken. `place`:
+        among several workers that share the address."""
         store = await open_store(settings)
         log = log or LogObserver()
         try:
-            return await cls._start_on(store, settings, log)
+            return await cls._start_on(store, settings, log, place)
         except BaseException:
             await store.close()
             log.close()
             raise
 
     @classmethod
-    async def _start_on(cls, store: Store, settings: Settings, log: LogObserver) -> App:
+    async def _start_on(cls, store: Store, settings: Settings, log: LogObserver, place: Place | None) -> App:
         clock, limits = SystemClock(), settings.limits
         # Working space belongs beside the ledger: the same disk, the same user's alone.
         spool = settings.state if settings.store == "embedded" else None
         metrics = MetricsObserver(store=store.name)
+        siblings = None if place is None else Siblings(place, metrics.figures)
+        if siblings is not None:
+            metrics.take_over(siblings.inherited())
         observer = Everyone(metrics, log)
         reloads = _Reloads(store, observer, clock)
         watch = PolicyWatch(settings.policies, tell=reloads)
@@ -136,7 +144,11 @@ class App:
             observer=observer,
             limits=request_limits,
             own_pages=OwnPages(
-                store=store, metrics=metrics, api=Api(desk, settings.listen), limits=request_limits
+                store=store,
+                metrics=metrics,
+                api=Api(desk, settings.listen),
+                limits=request_limits,
+                siblings=siblings,
             ),
             aside=aside,
             door=door,
@@ -162,8 +174,10 @@ class App:
         )
         listen = settings.listen
         server = await asyncio.get_running_loop().create_server(
-            listener, listen.host, listen.port, backlog=BACKLOG
+            listener, listen.host, listen.port, backlog=BACKLOG, reuse_port=place is not None
         )
+        if siblings is not None:
+            await siblings.start()
         port = server.sockets[0].getsockname()[1]
         own.listen_at([socket.getsockname()[:2] for socket in server.sockets])
         if settings.reload:
@@ -194,6 +208,7 @@ class App:
             _reloads=reloads,
             _sweeper=sweeper,
             _collector=collector,
+            _siblings=siblings,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -213,6 +228,7 @@ class App:
             self._reloads.stop,
             drain,
             partial(self._listener.shutdown, timeout=1.0),
+            *(() if self._siblings is None else (self._siblings.stop,)),
             self._upstream.close,
             self.store.close,
         )

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -33,16 +34,27 @@ _STORE_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.0
 _PREVENTED = frozenset({"replayed", "joined"})
 
 
+# What was counted, by metric: the label values and the number, or the row of a histogram.
+Figures: TypeAlias = dict[str, list[tuple[list[str], Any]]]
+
+
 class _Counter:
     def __init__(self, name: str, words: str, *labels: str) -> None:
         self.name, self.words, self.labels = name, words, labels
         self.values: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
-    def family(self) -> Metric:
+    def family(self, others: Iterable[Figures]) -> Metric:
         family = CounterMetricFamily(self.name, self.words, labels=self.labels)
-        for labels, value in list(self.values.items()):
+        values = self.values.copy()
+        for figures in others:
+            for names, value in figures.get(self.name, ()):
+                values[tuple(names)] += value
+        for labels, value in values.items():
             family.add_metric(labels, value)
         return family
+
+    def add(self, labels: tuple[str, ...], value: float) -> None:
+        self.values[labels] += value
 
 
 class _Histogram:
@@ -58,10 +70,19 @@ class _Histogram:
         row[bisect_left(self.bounds, value)] += 1
         row[-1] += value
 
-    def family(self) -> Metric:
+    def add(self, labels: tuple[str, ...], row: Sequence[float]) -> None:
+        self.values[labels] = [here + there for here, there in zip(self.values[labels], row, strict=True)]
+
+    def family(self, others: Iterable[Figures]) -> Metric:
         family = HistogramMetricFamily(self.name, self.words, labels=self.labels)
         names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
-        for labels, row in list(self.values.items()):
+        summed = _Histogram(self.name, self.words, self.bounds)
+        for labels, row in [
+            *self.values.items(),
+            *((tuple(labels), row) for figures in others for labels, row in figures.get(self.name, ())),
+        ]:
+            summed.add(labels, row)
+        for labels, row in summed.values.items():
             family.add_metric(labels, list(zip(names, accumulate(row[:-1]), strict=True)), row[-1])
         return family
 
@@ -70,6 +91,7 @@ class MetricsObserver(Deaf):
     def __init__(self, *, store: str) -> None:
         self._store = store
         self._census: Census | None = None
+        self._others: Sequence[Figures] = ()
         self._now = 0.0
         self._calls = _Counter(
             "semel_calls", "Calls answered, by what semel did", "upstream", "rule", "mode", "status"
@@ -121,6 +143,7 @@ class MetricsObserver(Deaf):
             self._polls,
             self._reloads,
         )
+        self._histograms = (self._call_seconds, self._upstream_seconds, self._store_seconds)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -153,16 +176,28 @@ class MetricsObserver(Deaf):
         elif event == POLLING:
             self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
 
-    def render(self, census: Census | None, now: float) -> bytes:
-        """`census` is None when the store does not answer: the rest is shown all the same."""
-        self._census, self._now = census, now
+    def figures(self) -> Figures:
+        """What this process has counted, for whoever sums."""
+        return {one.name: [(list(k), v) for k, v in one.values.items()] for one in self._all()}
+
+    def take_over(self, figures: Figures) -> None:
+        """Go on where another process has ended: a counter that falls would be taken for a restart."""
+        for one in self._all():
+            for labels, value in figures.get(one.name, ()):
+                one.add(tuple(labels), value)
+
+    def _all(self) -> Iterable[_Counter | _Histogram]:
+        return (*self._counters, *self._histograms)
+
+    def render(self, census: Census | None, now: float, others: Sequence[Figures] = ()) -> bytes:
+        """`census` is None when the store does not answer: the rest is shown all the same. `others`: what
+        further workers have counted."""
+        self._census, self._now, self._others = census, now, others
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
         """Asked by prometheus_client while rendering."""
-        yield from (counter.family() for counter in self._counters)
-        for histogram in (self._call_seconds, self._upstream_seconds, self._store_seconds):
-            yield histogram.family()
+        yield from (one.family(self._others) for one in self._all())
         if self._census is not None:
             yield from _store_families(self._census, self._now)
         build = {"version": __version__, "store": self._store}

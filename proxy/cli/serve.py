@@ -29,7 +29,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     command.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:8080")
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
     command.add_argument("--store", metavar="URL", help="embedded (default) or memory")
-    command.add_argument("--workers", type=int, metavar="N", help="default: 1")
+    command.add_argument(
+        "--workers", type=int, metavar="N", help="processes that share the address (default: 1)"
+    )
     command.add_argument(
         "--policies",
         action="append",
@@ -48,6 +50,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(options: argparse.Namespace) -> int:
     from proxy.cli.open_files import allow_open_files
     from proxy.cli.serving import serve
+    from proxy.cli.workers import serve_with_workers
 
     flags = {
         "listen": options.listen,
@@ -63,4 +66,4 @@ def run(options: argparse.Namespace) -> int:
     os.umask(0o077)  # whatever is written is for this user alone
     if told := allow_open_files(settings.limits.connections):
         warn(told)
-    return serve(settings)
+    return serve(settings) if settings.workers == 1 else serve_with_workers(settings)

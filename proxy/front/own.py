@@ -13,12 +13,22 @@ from proxy.front.incoming import RequestLimits, read_body
 from proxy.front.turns import HttpRequest
 from proxy.metrics import CONTENT_TYPE, MetricsObserver
 from proxy.settings import Role
+from proxy.siblings import Siblings
 from proxy.store.base import Store
 
 
 class OwnPages:
-    def __init__(self, *, store: Store, metrics: MetricsObserver, api: Api, limits: RequestLimits) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        metrics: MetricsObserver,
+        api: Api,
+        limits: RequestLimits,
+        siblings: Siblings | None = None,
+    ) -> None:
         self._store = store
+        self._siblings = siblings
         self._metrics = metrics
         self._api = api
         self._limits = limits
@@ -59,7 +69,8 @@ class OwnPages:
             census = await self._store.census()
         except StoreUnavailable:
             census = None
-        return self._metrics.render(census, time.time())
+        others = [] if self._siblings is None else await self._siblings.others()
+        return self._metrics.render(census, time.time(), others)
 
     async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so

@@ -27,7 +27,6 @@ POLICIES = frozenset(
 SETTINGS = frozenset(
     {
         ("settings", "tls"),
-        ("settings", "workers"),
         ("settings", "encryption"),
         ("owners", "heartbeat"),
         ("owners", "dead_after"),

@@ -167,7 +167,6 @@ def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
     "text",
     [
         "tls: {cert: a, key: b}",
-        "workers: 2",
         "encryption: {key_file: k}",
         "owners: {heartbeat: 1s}",
         "owners: {dead_after: 20s}",

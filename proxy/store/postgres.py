@@ -70,7 +70,7 @@ class PostgresStore(PostgresRuns):
         self._heart = Heart(self._beats, heartbeat=heartbeat, dead_after=dead_after, each=self._keep_house)
         self.owner = self._heart.epoch
         self._lazily = Lazily(self._lines)
-        self._collector = Collector(self._lines, self._blobs, self._wrote)
+        self._collector = Collector(self._lines, self._blobs, self._removed)
         self._kept_house_at = 0.0
         self._closed = False
 
@@ -138,6 +138,10 @@ class PostgresStore(PostgresRuns):
             self._watchers.row_changed(key, version)
         self._wakes.changed(key for key, _ in changed)
 
+    def _removed(self, keys: Sequence[bytes]) -> None:
+        self._lazily.forget(keys)  # a call of the same name that comes later is another
+        self._wrote([(key, 0) for key in keys])
+
     async def note(self, key: bytes, entry: Entry) -> None:
         await self._write(statements.NOTE, (key, *statements.line_values(entry)))
 
@@ -174,10 +178,10 @@ class PostgresStore(PostgresRuns):
         self._watchers.add(key, version, woken)
         self._wakes.watching()
         try:
+            present = await self._versions.submit(key)
+            if (present[0] if present else 0) != version:
+                return True
             async with asyncio.timeout(timeout):
-                present = await self._versions.submit(key)
-                if (present[0] if present else 0) != version:
-                    return True
                 await woken
         except TimeoutError:
             return False

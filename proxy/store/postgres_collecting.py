@@ -15,9 +15,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 class Collector:
-    def __init__(
-        self, lines: Lines, blobs: PostgresBlobs, gone: Callable[[Sequence[tuple[bytes, int]]], None]
-    ) -> None:
+    def __init__(self, lines: Lines, blobs: PostgresBlobs, gone: Callable[[Sequence[bytes]], None]) -> None:
         self._lines = lines
         self._blobs = blobs
         self._gone = gone
@@ -39,7 +37,7 @@ class Collector:
 
     async def _portion(self, text: str, before: float, limit: int) -> tuple[int, int, bool]:
         ((keys, size, more),) = await self._lines.ask(text, (before, limit, MOST_BYTES))
-        self._gone([(key, 0) for key in keys])
+        self._gone(keys)
         return len(keys), size, more
 
     async def count(self, now: float, runs_before: float) -> Collected:

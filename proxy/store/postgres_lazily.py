@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from proxy.errors import StoreUnavailable
@@ -62,6 +62,11 @@ class Lazily:
                 break
         if len(self.marks) or len(self.served):
             self.come()
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Their calls are gone."""
+        self.marks.gather()
+        self.marks.drop(keys)
 
     async def close(self) -> None:
         self._closed = True

@@ -23,7 +23,7 @@ from proxy.store.postgres_blobs import PostgresBlobs
 from proxy.store.postgres_cache import PostgresCache
 from proxy.store.postgres_collecting import Collector
 from proxy.store.postgres_lazily import Lazily
-from proxy.store.postgres_line import Address, Line, Lines, Row
+from proxy.store.postgres_line import LONG, PATIENCE, Address, Line, Lines, Row
 from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
 from proxy.store.postgres_schema import move_in
@@ -32,6 +32,8 @@ from proxy.store.postgres_wakes import Wakes
 from proxy.store.watchers import Watchers
 
 CACHE_LIMIT = 1024 * 1024 * 1024
+# A cache that answers later than this is no use.
+CACHE_PATIENCE = 1.0
 HOUSEKEEPING = 30.0
 
 
@@ -51,13 +53,14 @@ class PostgresStore(PostgresRuns):
         dead_after: float,
         cache_limit: int = CACHE_LIMIT,
         note: Callable[..., None] = _untold,
+        patience: float = PATIENCE,
     ) -> None:
         self.secret = secret
         self._note = note
-        self._writing, self._reading, self._beating = Line(address), Line(address), Line(address)
-        self._lines = Lines(address, 3)
+        self._writing, self._reading, self._beating = (Line(address, patience=patience) for _ in range(3))
+        self._lines = Lines(address, 3, patience=patience)
         self._watchers = Watchers()
-        self._wakes = Wakes(address, self._watchers, note)
+        self._wakes = Wakes(address, self._watchers, note, patience)
         self._swaps = Batches(
             Swaps(self._writing, self._wrote).perform, key=lambda job: job.call.key, size=lambda job: job.size
         )
@@ -65,7 +68,7 @@ class PostgresStore(PostgresRuns):
         self._gets = Batches(reads.get, key=lambda ask: ask)
         self._versions = Batches(reads.versions, key=lambda ask: ask)
         self._blobs = PostgresBlobs(self._lines, self._refuse_if_closed)
-        self._cache = PostgresCache(Line(address), cache_limit)
+        self._cache = PostgresCache(Line(address, patience=CACHE_PATIENCE), cache_limit)
         self._beats = PostgresBeats(self._beating)
         self._heart = Heart(self._beats, heartbeat=heartbeat, dead_after=dead_after, each=self._keep_house)
         self.owner = self._heart.epoch
@@ -83,12 +86,19 @@ class PostgresStore(PostgresRuns):
         dead_after: float = 15.0,
         cache_limit: int = CACHE_LIMIT,
         note: Callable[..., None] = _untold,
+        patience: float = PATIENCE,
     ) -> PostgresStore:
         """ConfigurationError if the server cannot serve."""
         address = Address(url)
         secret = await move_in(address, note)
         store = cls(
-            address, secret, heartbeat=heartbeat, dead_after=dead_after, cache_limit=cache_limit, note=note
+            address,
+            secret,
+            heartbeat=heartbeat,
+            dead_after=dead_after,
+            cache_limit=cache_limit,
+            note=note,
+            patience=patience,
         )
         try:
             ahead = await store._beats.clock_mark() - time.time()
@@ -167,7 +177,7 @@ class PostgresStore(PostgresRuns):
     async def _ask(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Nobody's call waits for it, and it waits for nobody's."""
         self._refuse_if_closed()
-        return await self._lines.ask(text, values, again=True)
+        return await self._lines.ask(text, values, again=True, patience=LONG)
 
     # ---- watching and listing ----
 
@@ -253,7 +263,7 @@ class PostgresStore(PostgresRuns):
     async def _clean(self) -> None:
         """Now and then, by whoever beats."""
         with contextlib.suppress(StoreUnavailable):
-            await self._lines.ask(statements.FOLD)
+            await self._lines.ask(statements.FOLD, patience=LONG)
             await self._beats.forget()
             await self._cache.trim()
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
 from proxy.store.base import BlobLost, BlobRef
-from proxy.store.postgres_line import Lines
+from proxy.store.postgres_line import LONG, Lines
 
 PART = 256 * 1024
 # At most so many digests of a round over the blobs are looked at in one step.
@@ -89,13 +89,13 @@ class PostgresBlobs:
 
     async def collect(self, limit: int) -> tuple[int, int, bool]:
         """How many, their bytes, and whether the round goes on."""
-        rows = await self._lines.ask(COLLECT, (self._after, limit, LOOK_AT, UNTOUCHED))
+        rows = await self._lines.ask(COLLECT, (self._after, limit, LOOK_AT, UNTOUCHED), patience=LONG)
         ((blobs, size, last),) = rows
         self._after = last or ""
         return blobs, int(size), last is not None
 
     async def count(self, now: float) -> tuple[int, int]:
-        ((blobs, size),) = await self._lines.ask(COUNT, (now, UNTOUCHED), again=True)
+        ((blobs, size),) = await self._lines.ask(COUNT, (now, UNTOUCHED), again=True, patience=LONG)
         return blobs, size
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from proxy.store import postgres_calls as statements
 from proxy.store.base import Collected
 from proxy.store.postgres_blobs import PostgresBlobs
-from proxy.store.postgres_line import Lines
+from proxy.store.postgres_line import LONG, Lines
 
 # Of one transaction: it keeps others waiting, and their log.
 MOST_BYTES = 4 * 1024 * 1024
@@ -36,14 +36,14 @@ class Collector:
         return Collected(calls=calls, blobs=blobs, bytes=size, more=more)
 
     async def _portion(self, text: str, before: float, limit: int) -> tuple[int, int, bool]:
-        ((keys, size, more),) = await self._lines.ask(text, (before, limit, MOST_BYTES))
+        ((keys, size, more),) = await self._lines.ask(text, (before, limit, MOST_BYTES), patience=LONG)
         self._gone(keys)
         return len(keys), size, more
 
     async def count(self, now: float, runs_before: float) -> Collected:
         """What would go in the end."""
-        ((calls, size),) = await self._lines.ask(statements.EXPIRED_IN_ALL, (now,), again=True)
-        over = await self._lines.ask(statements.OVER_IN_ALL, (runs_before,), again=True)
+        ((calls, size),) = await self._lines.ask(statements.EXPIRED_IN_ALL, (now,), again=True, patience=LONG)
+        over = await self._lines.ask(statements.OVER_IN_ALL, (runs_before,), again=True, patience=LONG)
         ((in_runs, bytes_),) = over
         blobs, blob_bytes = await self._blobs.count(now)
         return Collected(calls=calls + in_runs, blobs=blobs, bytes=size + bytes_ + blob_bytes, more=False)

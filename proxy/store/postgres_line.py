@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from proxy.errors import ConfigurationError, StoreUnavailable
 
 Row: TypeAlias = tuple[Any, ...]
+Statements: TypeAlias = Sequence[tuple[str, Sequence[Any]]]  # each with its values
 T = TypeVar("T")
 
 # A server that takes longer than this for what takes milliseconds is not there.
@@ -99,18 +100,20 @@ class Line:
     def busy(self) -> bool:
         return self._turn.locked()
 
-    async def ask(self, text: str, values: Sequence[Any] = (), *, again: bool = False) -> list[Row]:
+    async def ask(
+        self, text: str, values: Sequence[Any] = (), *, again: bool = False, patience: float | None = None
+    ) -> list[Row]:
         """`again`: it changes nothing, so a lost answer is asked for once more on a new connection. Goes on
         to its end when the asker leaves: half a conversation would spoil the connection."""
-        return (await self.ask_all([(text, values)], again=again))[0]
+        return (await self.ask_all([(text, values)], again=again, patience=patience))[0]
 
     async def ask_all(
-        self, statements: Sequence[tuple[str, Sequence[Any]]], *, again: bool = False
+        self, statements: Statements, *, again: bool = False, patience: float | None = None
     ) -> list[list[Row]]:
         """In one transaction and one round trip. What was refused for a deadlock is tried again."""
         for tries_left in reversed(range(MOST_TRIES)):
             try:
-                return await unhurried(self._ask(statements, again))
+                return await unhurried(self._ask(statements, again, patience or self._patience))
             except Refused as error:
                 if error.code not in DEADLOCKS or not tries_left:
                     raise StoreUnavailable(str(error)) from None
@@ -118,21 +121,25 @@ class Line:
 
     async def attempt(self, text: str, values: Sequence[Any]) -> list[Row]:
         """Once. Raises Refused when it is certain that nothing was changed."""
-        return (await unhurried(self._ask([(text, values)], again=False)))[0]
+        return (await unhurried(self._ask([(text, values)], False, self._patience)))[0]
 
-    async def _ask(self, statements: Sequence[tuple[str, Sequence[Any]]], again: bool) -> list[list[Row]]:
+    async def _ask(self, statements: Statements, again: bool, patience: float) -> list[list[Row]]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         async with self._turn:
+            if loop.time() - began > patience:  # those before us have waited in vain
+                raise self._address.unavailable(TimeoutError("the server does not answer"))
             try:
-                return await self._try(statements)
+                return await self._try(statements, patience)
             except StoreUnavailable:
-                if not again or self._closed:
+                if not again or self._closed or loop.time() - began > patience:
                     raise
-            return await self._try(statements)
+            return await self._try(statements, patience)
 
-    async def _try(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[list[Row]]:
+    async def _try(self, statements: Statements, patience: float) -> list[list[Row]]:
         connection = await self._open()
         self._warned = ""
-        timer = asyncio.get_running_loop().call_later(self._patience, cut, connection)
+        timer = asyncio.get_running_loop().call_later(patience, cut, connection)
         try:
             if len(statements) == 1:
                 rows = [await _perform(connection, *statements[0])]
@@ -192,8 +199,8 @@ class Line:
 class Lines:
     """A few of them, for what does not wait in the same queue as everybody's calls."""
 
-    def __init__(self, address: Address, number: int) -> None:
-        self._lines = [Line(address, patience=LONG) for _ in range(number)]
+    def __init__(self, address: Address, number: int, *, patience: float = PATIENCE) -> None:
+        self._lines = [Line(address, patience=patience) for _ in range(number)]
         self._next = 0
 
     def line(self) -> Line:
@@ -204,8 +211,10 @@ class Lines:
             free = self._lines[self._next]
         return free
 
-    async def ask(self, text: str, values: Sequence[Any] = (), *, again: bool = False) -> list[Row]:
-        return await self.line().ask(text, values, again=again)
+    async def ask(
+        self, text: str, values: Sequence[Any] = (), *, again: bool = False, patience: float | None = None
+    ) -> list[Row]:
+        return await self.line().ask(text, values, again=again, patience=patience)
 
     async def close(self) -> None:
         for line in self._lines:

@@ -15,7 +15,7 @@ from proxy.errors import StoreUnavailable
 from proxy.store.base import RunPage, RunQuery
 from proxy.store.postgres_calls import storable, stored
 from proxy.store.postgres_lazily import Lazily
-from proxy.store.postgres_line import Line, Lines, Row
+from proxy.store.postgres_line import LONG, Line, Lines, Row
 from proxy.store.run_codec import (
     EXCHANGE_COLUMNS,
     RUN_COLUMNS,
@@ -160,7 +160,9 @@ class PostgresRuns:
                 values.append(value)
                 where.append(f"{condition} ${len(values)}")
         text = f"SELECT id, {_RUN} FROM semel.runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT $1"  # noqa: S608
-        found = [(row[0], _run(row[1:])) for row in await self._lines.ask(text, values, again=True)]
+        found = [
+            (row[0], _run(row[1:])) for row in await self._lines.ask(text, values, again=True, patience=LONG)
+        ]
         page = found[: query.limit]
         return RunPage(runs=[run for _, run in page], next=page[-1][0] if len(found) > len(page) else None)
 

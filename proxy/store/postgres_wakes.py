@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import psycopg
 
 from proxy.errors import StoreUnavailable
-from proxy.store.postgres_line import Address, Line
+from proxy.store.postgres_line import Address, Line, Row
 from proxy.store.watchers import Watchers
 
 CHANNEL = "semel"
@@ -36,11 +36,13 @@ TELL = "SELECT pg_notify($1, message) FROM unnest($2::text[]) AS message"
 
 
 class Wakes:
-    def __init__(self, address: Address, watchers: Watchers, note: Callable[..., None]) -> None:
+    def __init__(
+        self, address: Address, watchers: Watchers, note: Callable[..., None], patience: float
+    ) -> None:
         self._address = address
         self._watchers = watchers
         self._note = note
-        self._line = Line(address)
+        self._line = Line(address, patience=patience)
         self._changed: set[bytes] = set()
         self._telling: asyncio.Task[None] | None = None
         self._look_at: set[bytes] = set()
@@ -89,7 +91,15 @@ class Wakes:
     async def _listen(self) -> None:
         while True:
             try:
-                await self._listen_once()
+                connection = await self._address.connect()
+                try:
+                    if not await _is_direct(connection):
+                        why = "a pooler stands before the store, and messages cannot pass it"
+                        self._note("store-polls", why=why)
+                        return
+                    await self._listen_on(connection)
+                finally:
+                    await connection.close()
             except (psycopg.Error, OSError, TimeoutError) as error:
                 if self.listening:
                     self._note("store-trouble", doing="listen", error=self._address.unavailable(error).detail)
@@ -97,24 +107,16 @@ class Wakes:
                 self.listening = False
             await asyncio.sleep(REOPEN)
 
-    async def _listen_once(self) -> None:
-        connection = await self._address.connect()
-        try:
-            # A pooler gives its clients other numbers than the server gives its sessions.
-            cursor = await connection.execute(b"SELECT pg_backend_pid()")
-            if (await cursor.fetchone() or (0,))[0] != connection.info.backend_pid:
-                self._note("store-polls", why="a pooler stands before the store: messages cannot arrive")
-                await asyncio.get_running_loop().create_future()
-            await connection.execute(f"LISTEN {CHANNEL}".encode())
-            self.listening = True
-            self._come.set()  # what changed before that was heard by nobody
-            while True:
-                async for message in connection.notifies(timeout=QUIET):
-                    self._hear(message.payload)
-                async with asyncio.timeout(QUIET):
-                    await connection.execute(b"SELECT 1")
-        finally:
-            await connection.close()
+    async def _listen_on(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        await connection.execute(f"LISTEN {CHANNEL}".encode())
+        self.listening = True
+        self._look_at |= self._watchers.keys()  # what changed before that was heard by nobody
+        self._come.set()
+        while True:
+            async for message in connection.notifies(timeout=QUIET):
+                self._hear(message.payload)
+            async with asyncio.timeout(QUIET):
+                await connection.execute(b"SELECT 1")
 
     def _hear(self, payload: str) -> None:
         try:
@@ -129,20 +131,19 @@ class Wakes:
 
     async def _look_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
-        all_at = 0.0
+        looked_at = 0.0
         while True:
             if not self._watchers:
                 self._come.clear()
                 await self._come.wait()
-            pause = LISTENING if self.listening else LOOKING
+            due = looked_at + (LISTENING if self.listening else LOOKING)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, min(all_at, loop.time() + pause) - loop.time())):
+                async with asyncio.timeout_at(due):
                     await self._come.wait()
             self._come.clear()
             keys, self._look_at = self._look_at, set()
-            if loop.time() >= min(all_at, loop.time() + pause):
-                keys = set(self._watchers.keys())
-                all_at = loop.time() + pause
+            if loop.time() >= due:
+                keys, looked_at = self._watchers.keys(), loop.time()
             if keys:
                 with contextlib.suppress(StoreUnavailable):
                     await self._look(keys)
@@ -152,3 +153,10 @@ class Wakes:
         rows = await self._line.ask(LOOK, (list(keys),), again=True)
         versions: dict[bytes, int] = dict(rows)
         self._watchers.wake([(key, seen) for key, seen in watched if versions.get(key, 0) != seen])
+
+
+async def _is_direct(connection: psycopg.AsyncConnection[Row]) -> bool:
+    """A pooler gives its clients other numbers than the server gives its sessions."""
+    cursor = await connection.execute(b"SELECT pg_backend_pid()")
+    (number,) = await cursor.fetchone() or (0,)
+    return bool(number == connection.info.backend_pid)

@@ -1,8 +1,9 @@
 """Who lives, where no kernel can say it: every process beats in the store, and the others watch.
 
 Three rules. A watcher goes by its own clock alone: a beat that has not changed for `dead_after` of looking
-without a break is a silence. Death is written down by compare and swap on that very beat: a beat that came
-first wins, and whoever is written down never beats again. An owner that has not beaten for `dead_after` less
+without a break is a silence; where the two have been given different ones, for the longer. Death is written
+down by compare and swap on that very beat: a beat that came first wins, and whoever is written down never
+beats again. An owner that has not beaten for `dead_after` less
 a margin does not act, so it has stopped before anybody may bury it; what it claimed and has not sent then is
 sent by nobody but the one who takes it over.
 """
@@ -39,11 +40,13 @@ def new_epoch() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """How an owner stands in the store. `dead` is for ever."""
+    """How an owner stands in the store. `dead` is for ever. `patience` is its own `dead_after`: until then it
+    may act, so nobody buries it sooner."""
 
     epoch: str
     count: int
     dead: bool = False
+    patience: float = 0.0
 
 
 class Watch:
@@ -51,7 +54,7 @@ class Watch:
 
     def __init__(self, dead_after: float) -> None:
         self._dead_after = dead_after
-        self._seen: dict[str, tuple[int, float]] = {}  # by epoch: its beat, and since when it is that one
+        self._seen: dict[str, tuple[Beat, float]] = {}  # by epoch: its beat, and since when it is that one
         self._looked_at = float("-inf")
 
     def look(self, beats: Iterable[Beat], at: float) -> None:
@@ -60,8 +63,8 @@ class Watch:
         before = self._seen if unbroken else {}
         self._seen = {}
         for beat in beats:
-            count, since = before.get(beat.epoch, (beat.count, at))
-            self._seen[beat.epoch] = (beat.count, since if count == beat.count else at)
+            seen, since = before.get(beat.epoch, (beat, at))
+            self._seen[beat.epoch] = (beat, since if seen.count == beat.count else at)
         self._looked_at = at
 
     def silent(self, at: float) -> list[Beat]:
@@ -70,9 +73,9 @@ class Watch:
         if at - self._looked_at > BREAK * self._dead_after:
             return []
         return [
-            Beat(epoch, count)
-            for epoch, (count, since) in self._seen.items()
-            if self._looked_at - since >= self._dead_after
+            beat
+            for beat, since in self._seen.values()
+            if self._looked_at - since >= max(self._dead_after, beat.patience)
         ]
 
 
@@ -96,7 +99,7 @@ class Pulse:
 class Beats(Protocol):
     """What a store does for it. Each raises StoreUnavailable."""
 
-    async def enroll(self, epoch: str) -> None:
+    async def enroll(self, epoch: str, patience: float) -> None:
         """A first beat, durable."""
 
     async def beat(self, epoch: str) -> list[Beat]:
@@ -128,7 +131,7 @@ class Heart:
         self.pulse = Pulse(dead_after, clock)
         self._beats = beats
         self._watch = Watch(dead_after)
-        self._heartbeat = heartbeat
+        self._heartbeat, self._dead_after = heartbeat, dead_after
         self._clock = clock
         self._each = each  # after every beat that landed
         self._dead: set[str] = set()
@@ -137,7 +140,7 @@ class Heart:
 
     async def start(self) -> None:
         begun = self._clock()
-        await self._beats.enroll(self.epoch)
+        await self._beats.enroll(self.epoch, self._dead_after)
         self.pulse.landed(begun)
         self._task = asyncio.create_task(self._beat_for_ever())
 

@@ -87,10 +87,11 @@ class PostgresStore(PostgresRuns):
         cache_limit: int = CACHE_LIMIT,
         note: Callable[..., None] = _untold,
         patience: float = PATIENCE,
+        make: bool = True,
     ) -> PostgresStore:
         """ConfigurationError if the server cannot serve."""
         address = Address(url)
-        secret = await move_in(address, note)
+        secret = await move_in(address, note, make=make)
         store = cls(
             address,
             secret,

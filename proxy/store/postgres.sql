@@ -161,6 +161,7 @@ CREATE TABLE semel.owners (
   epoch text PRIMARY KEY,
   beat bigint NOT NULL,
   dead boolean NOT NULL DEFAULT false,
+  patience float8 NOT NULL, -- so long it may act after a beat
   seen_at timestamptz NOT NULL DEFAULT now() -- for people, and for removing the long dead; nobody decides by it
 );
 -- The latest time that any process has had, by its own clock.

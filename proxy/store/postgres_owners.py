@@ -13,16 +13,16 @@ LONG_DEAD = "1 day"
 _CLOCK = "clock AS (UPDATE semel.clock SET mark = greatest(mark, $2::float8) WHERE mark < $2::float8)"
 ENROLL = (
     f"WITH durable AS (SELECT semel.be_durable()), {_CLOCK} "  # noqa: S608
-    "INSERT INTO semel.owners (epoch, beat) SELECT $1, 1 FROM durable"
+    "INSERT INTO semel.owners (epoch, beat, patience) SELECT $1, 1, $3::float8 FROM durable"
 )
 # A statement sees what was there before it: the own beat is told apart.
 BEAT = (
     f"WITH {_CLOCK}, mine AS (UPDATE semel.owners SET beat = beat + 1, seen_at = now() "  # noqa: S608
-    "WHERE epoch = $1 AND NOT dead RETURNING epoch, beat) "
-    "SELECT epoch, beat, false FROM mine "
-    "UNION ALL SELECT epoch, beat, dead FROM semel.owners WHERE epoch <> $1"
+    "WHERE epoch = $1 AND NOT dead RETURNING epoch, beat, patience) "
+    "SELECT epoch, beat, false, patience FROM mine "
+    "UNION ALL SELECT epoch, beat, dead, patience FROM semel.owners WHERE epoch <> $1"
 )
-ALL = "SELECT epoch, beat, dead FROM semel.owners"
+ALL = "SELECT epoch, beat, dead, patience FROM semel.owners"
 BURY = (
     "WITH durable AS (SELECT semel.be_durable()) UPDATE semel.owners SET dead = true FROM durable "
     "WHERE epoch = $1 AND (dead OR beat = $2) RETURNING epoch"
@@ -39,8 +39,8 @@ class PostgresBeats:
     def __init__(self, line: Line) -> None:
         self._line = line
 
-    async def enroll(self, epoch: str) -> None:
-        await self._line.ask(ENROLL, (epoch, time.time()))
+    async def enroll(self, epoch: str, patience: float) -> None:
+        await self._line.ask(ENROLL, (epoch, time.time(), patience))
 
     async def beat(self, epoch: str) -> list[Beat]:
         return [Beat(*row) for row in await self._line.ask(BEAT, (epoch, time.time()))]

@@ -38,9 +38,9 @@ _STANDBYS = (
 _COMMITS = "SELECT current_setting('synchronous_commit') FROM (SELECT semel.be_durable() OFFSET 0) AS asked"
 
 
-async def move_in(address: Address, note: Callable[..., None]) -> bytes:
+async def move_in(address: Address, note: Callable[..., None], *, make: bool = True) -> bytes:
     """The secret of this database, which is now of the present version. ConfigurationError if it cannot
-    serve."""
+    serve, or if it has no record and none shall be made."""
     try:
         connection = await address.connect()
     except (psycopg.Error, OSError, TimeoutError) as error:
@@ -51,7 +51,7 @@ async def move_in(address: Address, note: Callable[..., None]) -> bytes:
     try:
         await _examine(connection, address, note)
         async with connection.transaction():
-            secret = await _migrate(connection, address)
+            secret = await _migrate(connection, address, make)
         await _prove_durable(connection, address)
         return secret
     except psycopg.Error as error:
@@ -63,7 +63,28 @@ async def move_in(address: Address, note: Callable[..., None]) -> bytes:
         await connection.close()
 
 
-async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address) -> bytes:
+async def look(url: str, note: Callable[..., None]) -> str:
+    """What is there, for people. ConfigurationError if it cannot serve."""
+    address = Address(url)
+    try:
+        connection = await address.connect()
+        try:
+            await _examine(connection, address, note)
+            server = await _one(connection, "SELECT current_setting('server_version')")
+            if not await _one(connection, _HAS_META):
+                return f"{address.shown}, PostgreSQL {server}, no record yet"
+            version = await _one(connection, _VERSION)
+            living = await _one(connection, "SELECT count(*) FROM semel.owners WHERE NOT dead")
+        finally:
+            await connection.close()
+    except (psycopg.Error, OSError, TimeoutError) as error:
+        raise ConfigurationError(
+            f"{address.shown} cannot be reached: {address.unavailable(error).detail}"
+        ) from None
+    return f"{address.shown}, PostgreSQL {server}, schema {version}, {living} enrolled process(es)"
+
+
+async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address, make: bool) -> bytes:
     await connection.execute(b"SET LOCAL synchronous_commit = on")
     await connection.execute(b"SELECT pg_advisory_xact_lock($1)", (LOCK,))
     version: int = await _one(connection, _VERSION) if await _one(connection, _HAS_META) else 0
@@ -73,6 +94,10 @@ async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address) -
             f"{KNOWN_VERSION}): upgrade this process."
         )
     if version == 0:
+        if not make:
+            raise ConfigurationError(
+                f"There is no record in {address.shown}. Name the database that `semel serve` uses."
+            )
         await connection.execute(b"CREATE SCHEMA IF NOT EXISTS semel")
     for name in MIGRATIONS[version:]:
         await connection.execute((Path(__file__).parent / name).read_bytes())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
@@ -34,10 +35,9 @@ from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
 from proxy.siblings import Place, Siblings
+from proxy.store import opening
 from proxy.store.base import Store
 from proxy.store.codec import Codec
-from proxy.store.embedded import EmbeddedStore
-from proxy.store.memory import MemoryStore
 from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
 
@@ -72,8 +72,12 @@ class App:
     ) -> App:
         """Raises ConfigurationError for what a person must mend, OSError if the address is taken. `place`:
         among several workers that share the address."""
-        store = await open_store(settings)
         log = log or LogObserver()
+        try:
+            store = await open_store(settings, note=log.noted)
+        except BaseException:
+            log.close()
+            raise
         try:
             return await cls._start_on(store, settings, log, place)
         except BaseException:
@@ -257,10 +261,20 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def open_store(settings: Settings) -> Store:
-    if settings.store == "memory":
-        return MemoryStore()
-    return await EmbeddedStore.open(settings.state)
+async def open_store(settings: Settings, **more: Any) -> Store:  # noqa: ANN401 (fields of a Place)
+    return await opening.open_store(place_of(settings, **more))
+
+
+def place_of(settings: Settings, **more: Any) -> opening.Place:  # noqa: ANN401 (fields of a Place)
+    """Where these settings keep the record."""
+    owners = settings.owners
+    return opening.Place(
+        store=settings.store,
+        state=settings.state,
+        heartbeat=owners.heartbeat,
+        dead_after=owners.dead_after,
+        **more,
+    )
 
 
 async def _first_sweep(
@@ -270,9 +284,16 @@ async def _first_sweep(
     try:
         return await sweep_once(store, ledger, observer, unreadable)
     except StoreUnavailable as error:
+        if settings.store == "embedded":
+            mend = (
+                "restore the directory from a backup; with another --state-dir the calls recorded here are "
+                "unknown to semel"
+            )
+        else:
+            mend = "start again when it is there"
         raise ConfigurationError(
-            f"{settings.state} cannot be used to keep the record: {error.detail}. Mend that, or restore the "
-            "directory from a backup; with another --state-dir the calls recorded here are unknown to semel."
+            f"{place_of(settings).shown} cannot be used to keep the record: {error.detail}. Mend that, or "
+            f"{mend}."
         ) from error
 
 

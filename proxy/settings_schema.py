@@ -141,6 +141,10 @@ class Settings:
     reload: bool = True
 
 
+# What opening.py opens by an address.
+STORES = ("postgres", "postgresql", "redis", "rediss")
+
+
 def _address(given: str) -> Address:
     if re.fullmatch(r":?[0-9]+", given):
         raise ValueError(f"{quoted(given)} has no host: did you mean 127.0.0.1:{given.lstrip(':')}?")
@@ -149,12 +153,14 @@ def _address(given: str) -> Address:
 
 def _store(given: str) -> str:
     known = ("embedded", "memory")
-    if given in known:
+    scheme, address, _ = given.partition("://")  # never the rest: it may hold a password
+    if given in known or (address and scheme in STORES):
         return given
-    scheme = given.partition("://")[0]  # never the rest: it may hold a password
-    if "://" in given and scheme in not_yet.STORES:
-        raise ValueError(f"a {scheme} store is not supported yet: use embedded or memory")
-    near = suggestion(scheme, known) or ": use embedded or memory"
+    if scheme in STORES:
+        raise ValueError(
+            f"{quoted(scheme)} alone is not a store: write {scheme}://USER:PASSWORD@HOST/DATABASE"
+        )
+    near = suggestion(scheme, (*known, *STORES)) or ": use embedded, memory or postgres://…"
     raise ValueError(f"{quoted(scheme)} is not a store{near}")
 
 
@@ -260,7 +266,7 @@ RUNS = _level(
 )
 OWNERS = _level(
     "owners",
-    "How processes on one store watch each other.",
+    "How processes on one store over the network watch each other; the embedded store asks the kernel.",
     Field("heartbeat", "How often a process says that it lives.", duration(), "5s"),
     Field("dead_after", "How long a silent one is taken to live.", duration(), "15s"),
     checked_by=(_death_takes_longer_than_a_beat,),

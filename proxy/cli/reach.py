@@ -84,11 +84,17 @@ async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
             f"There is no record in {settings.state}. Name the directory that `semel serve` uses with "
             f"--state-dir DIR{otherwise}."
         )
-    store = await open_store(settings)
+    store = await open_store(settings, make=False, note=_told)
     try:
         yield store
     finally:
         await store.close()
+
+
+def _told(event: str, **fields: object) -> None:
+    """What a store has to say is for people here, as far as it is about what they asked for."""
+    if event in ("asynchronous-standby", "clock-behind"):
+        warn(f"{event}: {fields.get('detail')}")
 
 
 # ---- the operator's desk: over the store, or behind a running proxy ----
@@ -167,11 +173,14 @@ def _proxy_given(options: argparse.Namespace) -> str | None:
 
 
 def same_place(options: argparse.Namespace) -> str:
-    """The flags that lead to the same record, to be pasted behind another command. Never the token."""
+    """The flags that lead to the same record, to be pasted behind another command. Never the token, nor the
+    password of a store."""
+    from proxy.store.opening import shown
+
     flags = {
         "--config": options.config,
         "--state-dir": options.state_dir,
-        "--store": options.store,
+        "--store": None if options.store is None else shown(options.store),
         "--proxy": None if options.proxy is None else _without_run(options.proxy)[0],
     }
     return "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in flags.items() if value is not None)

@@ -36,6 +36,7 @@ from proxy.policy_file import names
 from proxy.settings import Settings
 from proxy.spool import Spool
 from proxy.store.base import Store
+from proxy.store.opening import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ async def explain(
 async def _liked(store: Store | None, given: str | None, settings: Settings) -> Recorded | None:
     if store is None or given is None:
         return None
-    call = await find_call(store, given, settings.state)
+    call = await find_call(store, given, _place(settings))
     return Recorded(call, *await read_request(store, call))
 
 
@@ -217,11 +218,15 @@ def _same_under_any_secret(request: ToName, settings: Settings) -> bool:
     return one is not None and other is not None and one.key == other.key
 
 
+def _place(settings: Settings) -> str:
+    return shown(settings.store) if "://" in settings.store else str(settings.state)
+
+
 async def _now(named: Named, said: Told, store: Store | None, settings: Settings) -> Happens:
     if named.identity is None:
         return without_record(named.match.rule)
     if store is None:
-        place = "a store in memory" if settings.store == "memory" else str(settings.state)
+        place = "a store in memory" if settings.store == "memory" else _place(settings)
         return Happens(what="executed", detail=f"there is no record to look into ({place}): it would be sent")
     now = time.time()
     decision, owner_is_dead = await decision_on(store, named, refresh=said.refresh, now=now)

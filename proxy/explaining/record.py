@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from proxy.answers import Answers
@@ -30,8 +29,8 @@ class NotComparable(Exception):
     """`--like` names no call that a request could be compared with: the option is wrong, not the request."""
 
 
-async def find_call(store: Store, given: str, state: Path) -> Call:
-    """By its id, or by the beginning of one that is unique among the newest calls. `state`: where the store
+async def find_call(store: Store, given: str, place: str) -> Call:
+    """By its id, or by the beginning of one that is unique among the newest calls. `place`: where the store
     was found, for the message."""
     text = given.lower()
     if re.fullmatch(rf"[0-9a-f]{{{SHORTEST_PREFIX},32}}", text) is None:
@@ -39,19 +38,20 @@ async def find_call(store: Store, given: str, state: Path) -> Call:
             f"--like {given[:64]!r} is not a call's id: that has 32 hex digits, of which the first "
             f"{SHORTEST_PREFIX} or more are enough."
         )
+    flag, other = ("--store", "database") if "://" in place else ("--state-dir", "directory")
     elsewhere = (
-        f"`semel calls list --state-dir {shlex.quote(str(state))}` shows those there are. If semel keeps its "
-        "record in another directory, name that one with --state-dir DIR."
+        f"`semel calls list {flag} {shlex.quote(place)}` shows those there are. If semel keeps its "
+        f"record in another {other}, name that one with {flag} {'URL' if flag == '--store' else 'DIR'}."
     )
     if len(text) == 32:
         call = await store.get(bytes.fromhex(text))
         if call is None:
-            raise NotComparable(f"--like: there is no call {text} in the record in {state}. {elsewhere}")
+            raise NotComparable(f"--like: there is no call {text} in the record in {place}. {elsewhere}")
         return call
     found = await _beginning_with(store, text)
     if not found:
         raise NotComparable(
-            f"--like: none of the newest {LOOKED_THROUGH} calls in the record in {state} begins with {text}; "
+            f"--like: none of the newest {LOOKED_THROUGH} calls in the record in {place} begins with {text}; "
             f"an older one is found by its whole id. {elsewhere}"
         )
     if len(found) > 1:

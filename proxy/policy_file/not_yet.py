@@ -28,13 +28,8 @@ SETTINGS = frozenset(
     {
         ("settings", "tls"),
         ("settings", "encryption"),
-        ("owners", "heartbeat"),
-        ("owners", "dead_after"),
     }
 )
-
-# Stores whose address is understood but which are not there yet.
-STORES = ("postgres", "postgresql", "redis", "rediss")
 
 # Variables that will mean something beside the settings of the same name.
 VARIABLES = frozenset({"SEMEL_ENCRYPTION_KEY"})

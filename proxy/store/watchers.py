@@ -27,15 +27,17 @@ class Watchers:
         if not versions:
             del self._waiting[key]
 
+    def keys(self) -> set[bytes]:
+        return set(self._waiting)
+
+    def pairs(self) -> list[tuple[bytes, int]]:
+        """Each row with a version that somebody has seen. To list a dict is one step of the interpreter, so
+        the loop may go on adding meanwhile."""
+        return [(key, version) for key, versions in list(self._waiting.items()) for version in list(versions)]
+
     def as_json(self) -> str:
-        """For one statement that compares them all. To list a dict is one step of the interpreter, so the
-        loop may go on adding meanwhile."""
-        rows = [
-            (key.hex(), version)
-            for key, versions in list(self._waiting.items())
-            for version in list(versions)
-        ]
-        return orjson.dumps(rows).decode()
+        """For one statement that compares them all."""
+        return orjson.dumps([(key.hex(), version) for key, version in self.pairs()]).decode()
 
     def wake(self, changed: Iterable[tuple[bytes, int]]) -> None:
         """Those who watch these rows and have seen these versions."""

@@ -1,4 +1,5 @@
-"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND DIRECTORY`."""
+"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND PLACE`, where
+the place is a directory or an address."""
 
 from __future__ import annotations
 
@@ -12,10 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from proxy import faults
+from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
 from tests.stores import calls
 
 ROOT = Path(__file__).parents[2]
+# Of owners in stores that cannot ask the kernel.
+HEARTBEAT, DEAD_AFTER = 0.2, 1.0
 
 
 def say(*words: object) -> None:
@@ -27,7 +31,7 @@ async def hear() -> str:
     return line.strip()
 
 
-async def race(store: EmbeddedStore) -> None:
+async def race(store: Store) -> None:
     """For each key heard: claim it, eight times at once, and say who won."""
     while key := await hear():
         swaps = await asyncio.gather(
@@ -38,7 +42,7 @@ async def race(store: EmbeddedStore) -> None:
         say(wins, *seen)
 
 
-async def watch(store: EmbeddedStore) -> None:
+async def watch(store: Store) -> None:
     """Watch one row from the version heard on; say when each change was noticed."""
     key, version, rounds = (await hear()).split()
     for seen in range(int(version), int(version) + int(rounds)):
@@ -46,7 +50,7 @@ async def watch(store: EmbeddedStore) -> None:
         say(time.monotonic())
 
 
-async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
+async def claim_and_die(store: Store, point: str, after: str) -> None:
     """Claim without end, say what was acknowledged, and be killed at a fault point."""
     faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL), after=int(after))
 
@@ -59,7 +63,7 @@ async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
     await asyncio.gather(*(claims() for _ in range(8)))
 
 
-async def forget(store: EmbeddedStore, point: str = "") -> None:
+async def forget(store: Store, point: str = "") -> None:
     """For each key heard: end its time to live, and say when that is durable. Or be killed at a fault point
     meanwhile."""
     if point:
@@ -71,7 +75,7 @@ async def forget(store: EmbeddedStore, point: str = "") -> None:
         say(call.version + 1)
 
 
-async def collect(store: EmbeddedStore, point: str = "") -> None:
+async def collect(store: Store, point: str = "") -> None:
     """For each moment heard: collect one portion, and say how many calls that were. Or be killed at a fault
     point meanwhile."""
     if point:
@@ -80,12 +84,24 @@ async def collect(store: EmbeddedStore, point: str = "") -> None:
         say((await store.collect(float(now))).calls)
 
 
-async def hold(store: EmbeddedStore) -> None:
+async def hold(store: Store) -> None:
     """Stay until told to go."""
     await hear()
 
 
-async def fork(store: EmbeddedStore) -> None:
+async def owns(store: Store) -> None:
+    """For each line heard: say whether this process may act. The loop has done nothing since it woke up."""
+    while await hear():
+        say(store.owns())
+
+
+async def claim(store: Store) -> None:
+    """For each key heard: claim it, and say so."""
+    while key := await hear():
+        say((await store.swap(*calls.claim(store.owner, bytes.fromhex(key)), expected=0)).won)
+
+
+async def fork(store: Store) -> None:
     """Leave a copy of this process behind that does nothing; say its number."""
     if os.fork() == 0:
         say(os.getpid())
@@ -103,12 +119,22 @@ COMMANDS = {
     "forget": forget,
     "collect": collect,
     "hold": hold,
+    "owns": owns,
+    "claim": claim,
     "fork": fork,
 }
 
 
-async def main(command: str, directory: str, *args: str) -> None:
-    store = await EmbeddedStore.open(Path(directory))
+async def opened(place: str) -> Store:
+    if "://" not in place:
+        return await EmbeddedStore.open(Path(place))
+    from proxy.store.postgres import PostgresStore
+
+    return await PostgresStore.open(place, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER)
+
+
+async def main(command: str, place: str, *args: str) -> None:
+    store = await opened(place)
     say(store.owner)
     await COMMANDS[command](store, *args)  # type: ignore[operator]
     await store.close()
@@ -129,10 +155,10 @@ class Child:
 
 
 @asynccontextmanager
-async def child(command: str, directory: Path, *args: str) -> AsyncIterator[Child]:
+async def child(command: str, place: Path | str, *args: str) -> AsyncIterator[Child]:
     """Runs until the block ends, and never longer."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.stores.process", command, str(directory), *args,
+        sys.executable, "-m", "tests.stores.process", command, str(place), *args,
         cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -1,12 +1,13 @@
-"""The embedded store and the reference model give the same answers on any walk through the table."""
+"""Each store and the reference model give the same answers on any walk through the table."""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,12 +15,16 @@ from proxy.core.intent import Call, Entry, State
 from proxy.store.base import Query, Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.memory import MemoryStore
+from proxy.store.postgres import PostgresStore
+from tests.servers.postgres import PostgresServer
 from tests.stores import calls
 
 SEEDS = 200 if os.environ.get("SEMEL_SOAK") else 12
 STEPS = 150
 # In neither store is this a living process, so pending rows are orphans in both.
 OWNER = "walker"
+
+Opened: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]
 
 
 class Walk:
@@ -110,13 +115,34 @@ class Walk:
         )
 
 
+@asynccontextmanager
+async def embedded(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    store = await EmbeddedStore.open(request.getfixturevalue("tmp_path") / "state")
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    store = await PostgresStore.open(server.url(request.getfixturevalue("database")))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("opened", [embedded, postgres])
+async def test_a_random_walk_looks_the_same_in_both_stores(
+    request: pytest.FixtureRequest, opened: Opened, seed: int
+) -> None:
     """Every answer on the way, and everything there is at the end."""
     print(f"seed {seed}")
     walk, model = Walk(seed), MemoryStore()
-    store = await EmbeddedStore.open(tmp_path / "state")
-    try:
+    async with opened(request) as store:
         for _ in range(STEPS):
             await walk.step(model, store)
         for key in walk.keys:
@@ -127,5 +153,3 @@ async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed:
         assert found.oldest_doubt_at == expected.oldest_doubt_at
         orphans = {call.key: call for call in (await model.orphans()).calls}
         assert {call.key: call for call in (await store.orphans()).calls} == orphans
-    finally:
-        await store.close()

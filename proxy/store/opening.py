@@ -1,0 +1,140 @@
+"""Which store is meant by `store:` and `--store`, and how each is opened. One table.
+
+A store's driver is imported when that store is asked for: nobody needs the others installed. A password in
+an address is for the driver alone: `shown` is what people, logs and errors get to see.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from proxy.errors import ConfigurationError
+from proxy.store.base import Store
+
+Note: TypeAlias = Callable[..., None]  # an event and its fields
+
+# In a query: what libpq and redis clients take there.
+_SECRET = ("password", "sslpassword", "passfile", "auth")
+
+
+def _untold(event: str, **fields: object) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the record is kept. `make`: it may be made there; who only looks makes nothing."""
+
+    store: str
+    state: Path
+    heartbeat: float = 5.0
+    dead_after: float = 15.0
+    make: bool = True
+    note: Note = _untold
+
+    @property
+    def shown(self) -> str:
+        return str(self.state) if self.store == "embedded" else shown(self.store)
+
+
+async def _embedded(place: Place) -> Store:
+    from proxy.store.embedded import EmbeddedStore
+
+    return await EmbeddedStore.open(place.state)
+
+
+async def _memory(_: Place) -> Store:
+    from proxy.store.memory import MemoryStore
+
+    return MemoryStore()
+
+
+async def _postgres(place: Place) -> Store:
+    module = _driver("proxy.store.postgres", "psycopg", "postgres")
+    store: Store = await module.PostgresStore.open(
+        place.store,
+        heartbeat=place.heartbeat,
+        dead_after=place.dead_after,
+        make=place.make,
+        note=place.note,
+    )
+    return store
+
+
+async def _redis(place: Place) -> Store:
+    module = _driver("proxy.store.redis_store", "redis", "redis")
+    store: Store = await module.open_redis(
+        place.store,
+        heartbeat=place.heartbeat,
+        dead_after=place.dead_after,
+        make=place.make,
+        note=place.note,
+    )
+    return store
+
+
+_OPENERS: dict[str, Callable[[Place], Awaitable[Store]]] = {
+    "embedded": _embedded,
+    "memory": _memory,
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "redis": _redis,
+    "rediss": _redis,
+}
+# Those that are named by an address, and not by a word.
+SCHEMES = tuple(name for name in _OPENERS if name not in ("embedded", "memory"))
+
+
+async def look(place: Place) -> str:
+    """What can be said of a store over the network without changing anything in it."""
+    if place.store.partition("://")[0] not in ("postgres", "postgresql"):
+        return "not looked at"
+    schema = _driver("proxy.store.postgres_schema", "psycopg", "postgres")
+    told: str = await schema.look(place.store, place.note)
+    return told
+
+
+async def open_store(place: Place) -> Store:
+    """ConfigurationError for what a person must mend."""
+    return await _OPENERS[place.store.partition("://")[0]](place)
+
+
+def _driver(module: str, package: str, extra: str) -> Any:  # noqa: ANN401 (a module, known by its name only)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            raise ConfigurationError(
+                f"A {extra} store is not supported yet: use embedded or postgres://…"
+            ) from None
+        if (error.name or "").partition(".")[0] != package:
+            raise
+    except ImportError as error:  # psycopg without a libpq
+        if package not in str(error):
+            raise
+    raise ConfigurationError(
+        f"A {extra} store needs the package {package}, which is not installed: pip install 'semel[{extra}]'."
+    ) from None
+
+
+def shown(store: str) -> str:
+    """Without what only the driver may know."""
+    if "://" not in store:
+        return store
+    scheme = store.partition("://")[0]
+    try:
+        parts = urlsplit(store)
+        userinfo, at, host = parts.netloc.rpartition("@")
+        query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
+    except ValueError:
+        return f"{scheme}://…"
+    user = userinfo.partition(":")[0]
+    if "@" in userinfo or "/" in userinfo:  # not encoded as it should be: who knows where the password ends
+        return f"{scheme}://…@{host}"
+    netloc = f"{user}{at}{host}" if user else host
+    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(query), ""))

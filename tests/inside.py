@@ -12,6 +12,7 @@ from pathlib import Path
 from proxy.app import App
 from proxy.log import LogObserver
 from proxy.settings import Token, load_settings
+from tests import ambient
 
 
 @asynccontextmanager
@@ -20,7 +21,7 @@ async def semel(
     policy: str,
     *,
     settings: Mapping[str, object] | None = None,
-    store: str = "embedded",
+    store: str | None = None,
     tokens: Sequence[Token] = (),
     log: io.StringIO | None = None,
 ) -> AsyncIterator[App]:
@@ -31,7 +32,7 @@ async def semel(
     flags: dict[str, object] = {
         "listen": "127.0.0.1:0",
         "state": str(tmp_path / "state"),
-        "store": store,
+        **(ambient.settings() if store is None else {"store": store}),
         "policies": [str(policies)],
         **(settings or {}),
     }

@@ -21,7 +21,7 @@ from proxy.log import LogObserver
 from proxy.settings import load_settings
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
-from tests.crash.scene import Kind, ask, policy, states_on_disk, store_failing, told, write_policy
+from tests.crash.scene import Kind, ask, policy, states_left, store_failing, told, write_policy
 from tests.inside import semel, until
 from tests.origin import OK, READ_ALL, Origin, Stall
 from tests.process import ROOT, SemelProcess
@@ -147,7 +147,7 @@ async def test_one_row_that_cannot_be_read_does_not_prevent_the_start(tmp_path: 
     noted = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] != "call"]
     assert [line["event"] for line in noted] == ["unreadable-row", "recovered"]
     assert noted[0]["call"] == bad
-    assert states_on_disk(tmp_path / "state") == ["pending", "in_doubt", "done"]
+    assert await states_left(tmp_path / "state") == ["pending", "in_doubt", "done"]
 
 
 STEPS = ("_sweeper", "watch", "_reloads", "flights", "_listener", "_upstream", "store")
@@ -199,7 +199,7 @@ async def test_every_step_of_stopping_is_done_whatever_the_others_do(
             await app.stop(0.0)
         await asyncio.gather(asking, return_exceptions=True)
     assert done == list(STEPS[1:])
-    assert states_on_disk(tmp_path / "state") == ["in_doubt"]
+    assert await states_left(tmp_path / "state") == ["in_doubt"]
     with pytest.raises(StoreUnavailable):
         await app.store.ping()
 

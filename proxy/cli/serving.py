@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from proxy.app import App
-from proxy.cli.output import counted, warn
+from proxy.cli.output import warn
 from proxy.errors import ConfigurationError
 from proxy.settings import Address, Settings
 from proxy.siblings import Place
@@ -59,7 +59,7 @@ async def _serve(
     await stop.wait()
     stopped = await app.stop(hurry=hurry)
     if stopped:
-        warn(f"{counted(stopped, 'call')} stopped under way and marked")
+        warn(f"{stopped} calls were stopped under way and marked")
     return 0
 
 

@@ -22,6 +22,7 @@ from proxy import faults
 from proxy.app import App
 from proxy.core.intent import State
 from proxy.faults import Point
+from tests import ambient
 from tests.inside import Answer, call
 
 JSON = {"Content-Type": "application/json"}
@@ -88,9 +89,15 @@ def problem(answer: Answer) -> Mapping[str, Any]:
     return members
 
 
-def states_on_disk(state: Path) -> list[str]:
-    """The states of all rows, as a dead process left them. Read from a copy: closing the files themselves
-    would tidy up what the next semel has to find."""
+async def states_left(state: Path) -> list[str]:
+    """The states of all calls, as a dead process left them."""
+    if ambient.store() == ambient.EMBEDDED:
+        return _states_on_disk(state)
+    return await ambient.states_in(state)
+
+
+def _states_on_disk(state: Path) -> list[str]:
+    """Read from a copy: closing the files themselves would tidy up what the next semel has to find."""
     with tempfile.TemporaryDirectory() as copy:
         for path in state.glob("ledger.sqlite*"):
             if not path.name.endswith("-shm"):  # an index of the log, made anew from it

@@ -8,6 +8,7 @@ proves that the passage was the one meant) and what came of it for every kind of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from proxy.faults import Point
-from tests.crash.scene import KINDS, Kind, ask, policy, states, states_on_disk, told, write_policy
+from tests import ambient
+from tests.crash.scene import KINDS, Kind, ask, policy, states, states_left, told, write_policy
 from tests.inside import semel
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess, kill_at
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 LARGE = 100_000  # over limits.inline_body: goes to a blob
 
@@ -149,11 +153,14 @@ async def test_killed_at(passage: Passage, kind: Kind, tmp_path: Path) -> None:
         dead.set()
         # The last bytes may or may not have left before a death after the end.
         assert not first.complete or (passage.point is Point.REPLY_ENDED and first.body == words)
-        assert states_on_disk(state) == LEFT_ON_DISK[passage.row]
+        assert await states_left(state) == LEFT_ON_DISK[passage.row]
 
         async with semel(tmp_path, policy(origin.port)) as app:
             assert origin.started == passage.sent
-            assert "pending" not in await states(app)
+            if (
+                ambient.store() == ambient.EMBEDDED
+            ):  # which knows at once who is dead; others find out when asked
+                assert "pending" not in await states(app)
             second = await ask(app.address.port, kind, body)
             assert told(second) == cell.second
             assert origin.started == passage.sent + cell.sends_again
@@ -179,11 +186,11 @@ async def test_killed_again_while_recovering(kind: Kind, point: Point, tmp_path:
             await ask(doomed.port, kind)
             assert await doomed.died() == -signal.SIGKILL
         recovering = SemelProcess(state, policies, kill_at(point))
-        with pytest.raises(RuntimeError, match="did not start"):
+        with contextlib.suppress(RuntimeError):  # it may die before it is ready
             await recovering.__aenter__()
         assert await recovering.died() == -signal.SIGKILL
         left = "pending" if point is Point.COMMIT_BEGUN else ("released" if kind.safe else "in_doubt")
-        assert states_on_disk(state) == [left]
+        assert await states_left(state) == [left]
         async with semel(tmp_path, policy(origin.port)) as app:
             assert told(await ask(app.address.port, kind)) == cell.second
             assert told(await ask(app.address.port, kind)) == cell.third

@@ -1,8 +1,9 @@
 """Two processes on one state: one winner, the other waits; what happens when the winner dies, or sleeps.
 
 With the embedded store an owner lives as long as it holds the lock on its file, so a process that merely
-stands still is never taken for dead. "Taken for dead" is made here by removing that file, which is what a
-person would do who believes it; the sleeper must then not send when it wakes up.
+stands still is never taken for dead. "Taken for dead" is made there by removing that file, which is what a
+person would do who believes it. With the others it is enough to sleep for longer than a heart may pause. The
+sleeper must then not send when it wakes up.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from proxy.faults import Point
+from tests import ambient
 from tests.crash.scene import (
     KINDS,
     Kind,
     ask,
     policy,
     states,
-    states_on_disk,
+    states_left,
     told,
     until,
     until_states,
@@ -30,6 +32,8 @@ from tests.inside import semel
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 OK: Script = (*READ_ALL, answer(200, b"fine"))
 
 
@@ -38,9 +42,11 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def own_lock(state: Path, pid: int) -> Path:
-    (lock,) = (path for path in (state / "owners").iterdir() if path.name.split("-")[1] == str(pid))
-    return lock
+def take_for_dead(state: Path, pid: int) -> None:
+    """It stands still; where hearts beat, the other process sees by itself that this one's does not."""
+    if ambient.store() == ambient.EMBEDDED:
+        (lock,) = (path for path in (state / "owners").iterdir() if path.name.split("-")[1] == str(pid))
+        lock.unlink()
 
 
 def pause_once(point: Point) -> dict[str, dict[str, object]]:
@@ -72,7 +78,7 @@ async def test_two_proxies_one_key(kind: Kind, tmp_path: Path) -> None:
             assert [told(answer) for answer in answers].count("executed 200") == 1
             assert {told(answer) for answer in answers} <= {"executed 200", "joined 200", "replayed 200"}
             assert origin.started == 1
-    assert states_on_disk(tmp_path / "state") == ["done"]
+    assert await states_left(tmp_path / "state") == ["done"]
 
 
 async def test_the_winner_dies_while_the_other_waits(tmp_path: Path) -> None:
@@ -104,14 +110,18 @@ async def test_the_winner_dies_while_the_other_waits(tmp_path: Path) -> None:
 @need_proc
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_owner_that_stands_still_is_not_dead(kind: Kind, tmp_path: Path) -> None:
-    """Asleep between intent and first byte: others wait, then are told in-progress; awake, it goes on."""
+    """Asleep between intent and first byte, not for too long: others wait, then are told in-progress; awake,
+    it goes on."""
+    patient, setting = {"SEMEL_OWNERS_DEAD_AFTER": "60s"}, {"owners.dead_after": "60s"}
     async with Origin(OK) as origin:
         text = policy(origin.port, wait="300ms")
         policies = write_policy(tmp_path, text)
         faults = pause_once(Point.BEFORE_FIRST_BYTE)
         async with (
-            SemelProcess(tmp_path / "state", policies, faults) as sleeper,
-            semel(tmp_path, text) as app,
+            SemelProcess(
+                tmp_path / "state", policies, faults, env={"SEMEL_OWNERS_DEAD_AFTER": "60s"}
+            ) as sleeper,
+            semel(tmp_path, text, settings=setting) as app,
         ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
@@ -137,7 +147,7 @@ async def test_taken_for_dead_before_the_first_byte(kind: Kind, tmp_path: Path) 
         ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
-            own_lock(tmp_path / "state", sleeper.pid).unlink()
+            take_for_dead(tmp_path / "state", sleeper.pid)
             second = await ask(app.address.port, kind)
             assert told(second) == ("executed 200" if kind.safe else "in-doubt 409")
             before = origin.started
@@ -163,7 +173,7 @@ async def test_taken_for_dead_with_the_answer_in_hand(kind: Kind, tmp_path: Path
         ):
             asking = asyncio.create_task(ask(sleeper.port, kind))
             await until(lambda: is_stopped(sleeper.pid))
-            own_lock(tmp_path / "state", sleeper.pid).unlink()
+            take_for_dead(tmp_path / "state", sleeper.pid)
             second = await ask(app.address.port, kind)
             assert told(second) == ("executed 200" if kind.safe else "in-doubt 409")
             sleeper.send(signal.SIGCONT)

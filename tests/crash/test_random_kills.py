@@ -18,11 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+
 from tests.counts import count
-from tests.crash.scene import JSON, Kind, policy, states_on_disk, told, write_policy
+from tests.crash.scene import JSON, Kind, policy, states_left, told, write_policy
 from tests.inside import call
 from tests.origin import answer
 from tests.process import SemelProcess
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 CLIENTS = 12
 # So many calls are made before the first kill, and at least so many between two.
@@ -154,7 +158,7 @@ async def test_killed_at_random_moments(tmp_path: Path) -> None:
             for client in clients:
                 client.cancel()
             await asyncio.gather(*clients, return_exceptions=True)
-    _check(campaign, upstream.seen, Counter(states_on_disk(state)))
+    _check(campaign, upstream.seen, Counter(await states_left(state)))
 
 
 async def _busy(campaign: Campaign, clients: list[asyncio.Task[None]]) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.scene import JSON, KINDS, Kind, ask, policy, states_on_disk, told, until, write_policy
+from tests.crash.scene import JSON, KINDS, Kind, ask, policy, states_left, told, until, write_policy
 from tests.inside import call, request_bytes
 from tests.origin import READ_ALL, Origin, Wait, answer
 from tests.process import SemelProcess
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -49,7 +51,7 @@ async def test_a_call_under_way_finishes(number: signal.Signals, tmp_path: Path)
             answers = await asyncio.gather(*asking)
             assert [told(answer) for answer in answers] == ["executed 200"] * len(KINDS)
             assert await semel.died() == 0
-        assert states_on_disk(tmp_path / "state") == ["done"] * len(KINDS)
+        assert await states_left(tmp_path / "state") == ["done"] * len(KINDS)
         async with SemelProcess(tmp_path / "state", policies) as semel:
             for kind in KINDS:
                 assert told(await ask(semel.port, kind)) == "replayed 200"
@@ -76,7 +78,7 @@ async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
             Kind.A_CACHE: "upstream-unreachable 502",
             Kind.D: "in-doubt 409",
         }
-        assert sorted(states_on_disk(tmp_path / "state")) == ["in_doubt", "released", "released"]
+        assert sorted(await states_left(tmp_path / "state")) == ["in_doubt", "released", "released"]
         assert "3 calls were stopped" in semel.log
 
 
@@ -97,7 +99,7 @@ async def test_a_second_signal_while_an_answer_streams(tmp_path: Path) -> None:
                 await asyncio.wait_for(reader.readuntil(b"second half"), 10)
             writer.close()
             assert await semel.died() == 0
-        assert states_on_disk(tmp_path / "state") == ["in_doubt"]
+        assert await states_left(tmp_path / "state") == ["in_doubt"]
         assert origin.started == 1
 
 

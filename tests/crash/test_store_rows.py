@@ -18,7 +18,7 @@ from tests.crash.scene import (
     ask,
     policy,
     states,
-    states_on_disk,
+    states_left,
     store_failing,
     told,
     until,
@@ -127,7 +127,7 @@ async def test_store_fails_after_the_send_and_the_proxy_dies(kind: Kind, tmp_pat
             doomed.send(signal.SIGKILL)
             assert await doomed.died() == -signal.SIGKILL
             assert told(await asking) == "a break"
-        assert states_on_disk(tmp_path / "state") == ["pending"]
+        assert await states_left(tmp_path / "state") == ["pending"]
         async with semel(tmp_path, policy(origin.port)) as app:
             assert told(await ask(app.address.port, kind)) == (
                 "executed 200" if kind.safe else "in-doubt 409"

@@ -19,6 +19,8 @@ from tests.crash.scene import KINDS, SAFE, Kind, ask, policy, problem, states, t
 from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Close, Origin, Reset, Script, Stall, Wait, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 OK: Script = (*READ_ALL, answer(200, b"fine"))
 SILENT: Script = (*READ_ALL, Stall())
 RESETS: Script = (*READ_ALL, Reset())

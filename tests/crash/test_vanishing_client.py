@@ -17,6 +17,8 @@ from tests.crash.scene import JSON, KINDS, Kind, ask, policy, states, told, unti
 from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Origin, Script, Wait, answer, reset_on_close
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 BODY = b'{"n": 1}'
 REQUEST = request_bytes("POST", Kind.D.target, JSON, BODY)
 WORDS = bytes(range(97, 123)) * 40  # 1,040 bytes

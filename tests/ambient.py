@@ -1,0 +1,65 @@
+"""The store that a semel of the tests keeps its record in, where a test does not say which.
+
+A test that uses the fixture `any_store` runs once on each: what semel promises does not depend on where it
+keeps its record. Owners' hearts beat fast, so that a death is noticed while a test waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from proxy.store.base import Query, Store
+from proxy.store.opening import Place, open_store
+
+EMBEDDED = "embedded"
+HEARTBEAT, DEAD_AFTER = 0.1, 0.5
+OWNERS = {"owners.heartbeat": f"{HEARTBEAT * 1000:.0f}ms", "owners.dead_after": f"{DEAD_AFTER * 1000:.0f}ms"}
+
+_present = [EMBEDDED]
+
+
+def store() -> str:
+    return _present[-1]
+
+
+@contextmanager
+def kept_in(address: str) -> Iterator[None]:
+    _present.append(address)
+    try:
+        yield
+    finally:
+        _present.pop()
+
+
+def settings() -> Mapping[str, object]:
+    """As flags, for a semel inside the test's own process."""
+    return {"store": store()} | (OWNERS if store() != EMBEDDED else {})
+
+
+def options() -> list[str]:
+    """For a process of its own."""
+    return [] if store() == EMBEDDED else ["--store", store()]
+
+
+def environment() -> dict[str, str]:
+    if store() == EMBEDDED:
+        return {}
+    return {f"SEMEL_{name.replace('.', '_').upper()}": value for name, value in OWNERS.items()}
+
+
+async def opened(state: Path) -> Store:
+    """One more process's hand on the record."""
+    place = Place(store=store(), state=state, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER)
+    return await open_store(place)
+
+
+async def states_in(state: Path) -> list[str]:
+    """The states of all calls, in the order in which they were first claimed."""
+    there = await opened(state)
+    try:
+        page = await there.find(Query(limit=1000))
+        return [str(call.state) for call in reversed(page.calls)]
+    finally:
+        await there.close()

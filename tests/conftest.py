@@ -6,6 +6,7 @@ Real servers are started by the first test that needs one, and ended with the se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,17 @@ settings.register_profile(
     "semel", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("semel")
+
+# Of the tests that run on every store, so many run on each beside the embedded one; a soak runs all of them.
+SAMPLED = 6
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        store = None if callspec is None else callspec.params.get("any_store")
+        if store not in (None, ambient.EMBEDDED) and crc32(item.nodeid.encode()) % SAMPLED:
+            item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")

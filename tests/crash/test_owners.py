@@ -118,9 +118,7 @@ async def test_an_owner_that_stands_still_is_not_dead(kind: Kind, tmp_path: Path
         policies = write_policy(tmp_path, text)
         faults = pause_once(Point.BEFORE_FIRST_BYTE)
         async with (
-            SemelProcess(
-                tmp_path / "state", policies, faults, env={"SEMEL_OWNERS_DEAD_AFTER": "60s"}
-            ) as sleeper,
+            SemelProcess(tmp_path / "state", policies, faults, env=patient) as sleeper,
             semel(tmp_path, text, settings=setting) as app,
         ):
             asking = asyncio.create_task(ask(sleeper.port, kind))

@@ -16,6 +16,8 @@ from tests.http.numbered import place, problem
 from tests.inside import raw_call, until
 from tests.origin import READ_ALL, Wait, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:

@@ -23,6 +23,8 @@ from tests.http.streaming import (
 from tests.inside import call
 from tests.origin import READ_ALL, Close, Origin, Reset, Stall, Wait, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 # ---- breaks ----
 
 

@@ -9,10 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.counts import count
 from tests.inside import Answer, read_answer, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 ROUNDS = count(3, 20)
 CALLERS = 200

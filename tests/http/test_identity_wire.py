@@ -13,6 +13,8 @@ from tests.http.numbered import FORM, JSON, place, problem
 from tests.inside import call, until
 from tests.origin import READ_ALL, Wait, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 # ---- what does not matter ----
 
 

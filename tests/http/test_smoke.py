@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.inside import call, semel
 from tests.origin import Origin, ReadBody, answer
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 
 async def test_second_identical_post_is_replayed(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from proxy.tokens import digest
 from tests.inside import Answer, call, raw_call, request_bytes, semel
 from tests.origin import READ_ALL, Origin, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 HOLDERS = {
     "semel_ann": ("acme", Role.AGENT),
     "semel_bob": ("acme", Role.AGENT),

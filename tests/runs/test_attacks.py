@@ -19,6 +19,8 @@ from tests.origin import READ_ALL, Origin, answer, run_on
 from tests.runs.stage import Agent, RunProcess
 from tests.sending import both_loops
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 PAY = ("POST", "/@run+one/up/pay")
 LONG = answer(200, b"x" * 300_000)
 

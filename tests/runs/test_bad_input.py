@@ -17,6 +17,8 @@ from proxy.tokens import digest
 from tests.inside import Answer, call, raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 BODY = b'{"usd": 5}'
 TOKENS = [
     Token(sha256=digest(token), tenant=tenant, role=Role.AGENT)

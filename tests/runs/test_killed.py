@@ -22,6 +22,8 @@ from tests.process import ROOT, SemelProcess
 from tests.runs.busy_agent import HELD
 from tests.runs.busy_world import POLICY, BusyWorld
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 ROUNDS = 3  # of some twenty calls each
 STEPS = 75  # a little more than it takes: now and then it finishes
 KILLS = count(test=20, soak=200)

@@ -23,6 +23,8 @@ from proxy.tokens import digest
 from tests.counts import count
 from tests.inside import Answer, call, semel
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 PAIRS = count(test=400, soak=10_000)
 TENANTS = {"acme": "semel_ann", "zenith": "semel_zoe"}
 TOKENS = [Token(sha256=digest(token), tenant=name, role=Role.AGENT) for name, token in TENANTS.items()]

@@ -15,6 +15,8 @@ from proxy.demo.model import ModelApi, cut, play
 from proxy.demo.turn import Step, ToolCall
 from tests.inside import semel
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 SCRIPT = play(Step("Let me look.", (ToolCall("get_weather", {"city": "Ulm"}),)), Step("Sunny."))
 # Outside runs only what says `same` is kept: these stand in for a run.
 KEPT = "safe: true, repeat: same, key: {normalize: [timestamps]}"

@@ -65,8 +65,7 @@ class PostgresStore(PostgresRuns):
             Swaps(self._writing, self._wrote).perform, key=lambda job: job.call.key, size=lambda job: job.size
         )
         reads = Reads(self._reading)
-        self._gets = Batches(reads.get, key=lambda ask: ask)
-        self._versions = Batches(reads.versions, key=lambda ask: ask)
+        self._gets, self._versions = Batches(reads.get), Batches(reads.versions)
         self._blobs = PostgresBlobs(self._lines, self._refuse_if_closed)
         self._cache = PostgresCache(Line(address, patience=CACHE_PATIENCE), cache_limit)
         self._beats = PostgresBeats(self._beating)

@@ -32,6 +32,7 @@ LONG = 60.0
 RETRY_AFTER = 0.1
 
 
+READ_ONLY = "25006"
 # Deadlocks, and what amounts to them.
 DEADLOCKS = ("40P01", "40001")
 MOST_TRIES = 5
@@ -155,6 +156,8 @@ class Line:
                 await self.drop()
                 raise self._address.unavailable(error) from None
             code = error.sqlstate or "" if isinstance(error, psycopg.Error) else ""
+            if code == READ_ONLY:  # no primary any more: the next connection looks for the one there is
+                await self.drop()
             raise Refused(self._address.unavailable(error).detail, code) from None
         except BaseException:
             await self.drop()

@@ -198,7 +198,7 @@ class Flights:
                 judgement = await self._take_over(flight, source, intent, call)
             else:
                 labels = Labels(intent.upstream, intent.rule.name)
-                result = await self._send(flight, outgoing, labels, safe=intent.safe)
+                result = await self._send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
                 faults.reach(Point.ANSWER_COMPLETE)
                 judgement = judge(result, flight.capture, intent.rule, call, self._clock.now())
             await self._settle(flight, intent, call, judgement, patience)
@@ -225,12 +225,19 @@ class Flights:
             flight.capture.complete()
         return judge(result, flight.capture, intent.rule, call, self._clock.now())
 
-    async def _send(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Result:
+    def _owns(self, owner: str) -> bool:
+        """Also by its name: a process that was taken for dead goes on under another, but not with what it had
+        claimed before."""
+        return self._store.owner == owner and self._store.owns()
+
+    async def _send(
+        self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool, owner: str = ""
+    ) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
         began = self._clock.monotonic()
         capture = flight.capture
         # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
-        owns = self._store.owns if flight.identity is not None else lambda: True
+        owns = partial(self._owns, owner) if flight.identity is not None else lambda: True
 
         def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
             return self._upstream.send(outgoing, capture, may_send)

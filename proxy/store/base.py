@@ -123,7 +123,8 @@ class Store(Protocol):
 
     @property
     def owner(self) -> str:
-        """This process's epoch: unique for ever, written into every claim."""
+        """This process's epoch: unique for ever, written into every claim. A process that others have taken
+        for dead goes on with a new one."""
 
     @property
     def secret(self) -> bytes:

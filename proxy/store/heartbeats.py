@@ -3,9 +3,9 @@
 Three rules. A watcher goes by its own clock alone: a beat that has not changed for `dead_after` of looking
 without a break is a silence; where the two have been given different ones, for the longer. Death is written
 down by compare and swap on that very beat: a beat that came first wins, and whoever is written down never
-beats again. An owner that has not beaten for `dead_after` less
-a margin does not act, so it has stopped before anybody may bury it; what it claimed and has not sent then is
-sent by nobody but the one who takes it over.
+beats again under that name. An owner that has not beaten for `dead_after` less a margin does not act, so it
+has stopped before anybody may bury it; buried, it begins anew under another name, and what it had claimed
+under the old one is no longer its own.
 """
 
 from __future__ import annotations
@@ -80,20 +80,22 @@ class Watch:
 
 
 class Pulse:
-    """Whether this process may act: its own last beat is fresh, and nobody has buried it."""
+    """Whether this process may act: its own last beat is fresh."""
 
     def __init__(self, dead_after: float, clock: Callable[[], float] = now) -> None:
         self._fresh_for = (1 - MARGIN) * dead_after
         self._clock = clock
         self._until = float("-inf")
-        self.dead = False
 
     def landed(self, begun: float) -> None:
         """A beat that was begun then is in the store: nobody can have seen it before."""
         self._until = max(self._until, begun + self._fresh_for)
 
     def fresh(self) -> bool:
-        return not self.dead and self._clock() < self._until
+        return self._clock() < self._until
+
+    def lost(self) -> None:
+        self._until = float("-inf")
 
 
 class Beats(Protocol):
@@ -126,6 +128,7 @@ class Heart:
         dead_after: float,
         clock: Callable[[], float] = now,
         each: Callable[[], None] = lambda: None,
+        renewed: Callable[[str, str], None] = lambda buried, epoch: None,
     ) -> None:
         self.epoch = new_epoch()
         self.pulse = Pulse(dead_after, clock)
@@ -134,6 +137,9 @@ class Heart:
         self._heartbeat, self._dead_after = heartbeat, dead_after
         self._clock = clock
         self._each = each  # after every beat that landed
+        self._renewed = renewed
+        self._turn = asyncio.Lock()
+        self._stopped = False
         self._dead: set[str] = set()
         self._known: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -146,7 +152,8 @@ class Heart:
 
     async def stop(self) -> None:
         """Says good-bye if the store can be reached; else the others find out by themselves."""
-        self.pulse.dead = True
+        self._stopped = True
+        self.pulse.lost()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -168,15 +175,31 @@ class Heart:
             )  # fmt: skip
 
     async def beat(self) -> None:
+        async with self._turn:
+            await self._beat()
+
+    async def _beat(self) -> None:
         begun = self._clock()
         beats = await self._beats.beat(self.epoch)
         own = next((beat for beat in beats if beat.epoch == self.epoch), None)
-        if own is None or own.dead:
-            self.pulse.dead = True
-        elif not self.pulse.dead:
-            self.pulse.landed(begun)
         self._learn(beats)
+        if self._stopped:
+            return
+        if own is None or own.dead:
+            await self._begin_anew()
+        else:
+            self.pulse.landed(begun)
         self._each()
+
+    async def _begin_anew(self) -> None:
+        """Others have taken this process for dead, and what it had claimed is theirs to judge. Under another
+        name it may claim again; nothing that has the old one is sent."""
+        self.pulse.lost()
+        epoch, begun = new_epoch(), self._clock()
+        await self._beats.enroll(epoch, self._dead_after)
+        buried, self.epoch = self.epoch, epoch
+        self.pulse.landed(begun)
+        self._renewed(buried, epoch)
 
     async def dead_among(self, epochs: Iterable[str]) -> list[str]:
         """Those of them that are dead: written down, gone, or silent for so long that they are now."""

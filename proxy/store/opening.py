@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from proxy.errors import ConfigurationError
 from proxy.store.base import Store
@@ -133,8 +133,9 @@ def shown(store: str) -> str:
         query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
     except ValueError:
         return f"{scheme}://…"
+    # Not encoded as it should be: who knows where the password ends.
+    if "@" in userinfo or "@" in parts.path + parts.query + parts.fragment:
+        return f"{scheme}://…"
     user = userinfo.partition(":")[0]
-    if "@" in userinfo or "/" in userinfo:  # not encoded as it should be: who knows where the password ends
-        return f"{scheme}://…@{host}"
-    netloc = f"{user}{at}{host}" if user else host
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(query), ""))
+    rest = f"?{urlencode(query)}" if query else ""
+    return f"{scheme}://{user}{at if user else ''}{host}{parts.path}{rest}"

@@ -65,13 +65,17 @@ class PostgresStore(PostgresRuns):
             Swaps(self._writing, self._wrote).perform, key=lambda job: job.call.key, size=lambda job: job.size
         )
         reads = Reads(self._reading)
-        self._gets = Batches(reads.get, key=lambda ask: ask)
-        self._versions = Batches(reads.versions, key=lambda ask: ask)
+        self._gets, self._versions = Batches(reads.get), Batches(reads.versions)
         self._blobs = PostgresBlobs(self._lines, self._refuse_if_closed)
         self._cache = PostgresCache(Line(address, patience=CACHE_PATIENCE), cache_limit)
         self._beats = PostgresBeats(self._beating)
-        self._heart = Heart(self._beats, heartbeat=heartbeat, dead_after=dead_after, each=self._keep_house)
-        self.owner = self._heart.epoch
+        self._heart = Heart(
+            self._beats,
+            heartbeat=heartbeat,
+            dead_after=dead_after,
+            each=self._keep_house,
+            renewed=self._renewed,
+        )
         self._lazily = Lazily(self._lines)
         self._collector = Collector(self._lines, self._blobs, self._removed)
         self._kept_house_at = 0.0
@@ -212,11 +216,18 @@ class PostgresStore(PostgresRuns):
 
     # ---- owners ----
 
+    @property
+    def owner(self) -> str:
+        return self._heart.epoch
+
+    def _renewed(self, buried: str, epoch: str) -> None:
+        self._note(
+            "owner-renewed", was=buried, now=epoch, detail="others took this process for dead: it begins anew"
+        )
+
     async def orphans(self) -> Orphans:
         owners = [owner for (owner,) in await self._ask(statements.PENDING_OWNERS)]
-        dead = await self._heart.dead_among(
-            [owner for owner in owners if owner != self.owner or not self._lives()]
-        )
+        dead = await self._heart.dead_among([owner for owner in owners if owner != self.owner])
         if not dead:
             return Orphans(calls=[])
         calls, unreadable = _readable(await self._ask(statements.PENDING_OF, (dead,)))
@@ -225,14 +236,9 @@ class PostgresStore(PostgresRuns):
     def owns(self) -> bool:
         return not self._closed and self._heart.pulse.fresh()
 
-    def _lives(self) -> bool:
-        return not self._closed and not self._heart.pulse.dead
-
     async def owner_is_dead(self, owner: str) -> bool:
         self._refuse_if_closed()
-        if owner == self.owner:
-            return not self._lives()
-        return bool(await self._heart.dead_among([owner]))
+        return owner != self.owner and bool(await self._heart.dead_among([owner]))
 
     # ---- the rest ----
 
@@ -290,12 +296,9 @@ class PostgresStore(PostgresRuns):
 
     async def ping(self) -> None:
         self._refuse_if_closed()
-        if self._heart.pulse.dead:
-            raise StoreUnavailable(
-                "nothing is sent any more, restart semel: it was out of reach of the store for so long that "
-                "other processes took it for dead"
-            )
         await self._heart.beat()
+        if not self._heart.pulse.fresh():
+            raise StoreUnavailable("nothing is sent now: the store answers too slowly to know who lives")
         await self._reading.ask(statements.PING, again=True)
 
     async def close(self) -> None:

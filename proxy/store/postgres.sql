@@ -318,7 +318,7 @@ BEGIN
           doubt_status = j.doubt_status, doubt_excerpt = j.doubt_excerpt, record_version = j.record_version,
           request = j.request, answer_head = j.answer_head, answer_body = j.answer_body, cost_usd = j.cost_usd,
           in_run = j.in_run, pulse = beat
-        WHERE c.id = made;
+        WHERE c.id = made AND c.key = j.key; -- by the key, which names one partition where there are some
     END IF;
     IF FOUND THEN
       outcome := 'won';

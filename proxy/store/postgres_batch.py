@@ -20,14 +20,14 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 class Batches(Generic[J]):
-    """`perform` gets jobs of which no two have the same key, and gives for each what becomes of it: a result,
-    or an exception for that job alone. What it raises is everybody's."""
+    """`perform` gets jobs, of which no two have the same `key` if one is given, and gives for each what
+    becomes of it: a result, or an exception for that job alone. What it raises is everybody's."""
 
     def __init__(
         self,
         perform: Callable[[Sequence[J]], Awaitable[Sequence[Any]]],
         *,
-        key: Callable[[J], object],
+        key: Callable[[J], object] | None = None,
         size: Callable[[J], int] = lambda _: 0,
         most: int = MOST_JOBS,
     ) -> None:
@@ -83,11 +83,12 @@ class Batches(Generic[J]):
         size = 0
         while self._waiting and len(taken) < self._most and size < MOST_BYTES:
             job, future = self._waiting.popleft()
-            key = self._key(job)
-            if key in keys:
-                left.append((job, future))
-                continue
-            keys.add(key)
+            if self._key is not None:
+                key = self._key(job)
+                if key in keys:
+                    left.append((job, future))
+                    continue
+                keys.add(key)
             size += self._size(job)
             taken.append((job, future))
         self._waiting.extendleft(reversed(left))

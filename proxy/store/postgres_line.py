@@ -32,6 +32,7 @@ LONG = 60.0
 RETRY_AFTER = 0.1
 
 
+READ_ONLY = "25006"
 # Deadlocks, and what amounts to them.
 DEADLOCKS = ("40P01", "40001")
 MOST_TRIES = 5
@@ -51,7 +52,11 @@ class Address:
     def __init__(self, url: str) -> None:
         try:
             parts = conninfo_to_dict(url)
-        except psycopg.Error:  # its message quotes what it did not understand, which may be the password
+            host, port, name = (str(parts.get(part) or "") for part in ("host", "port", "dbname"))
+            # A password with a bare / or @ in it is taken for something else, which would be shown.
+            if (port and not port.replace(",", "").isdigit()) or "@" in host + name:
+                raise ValueError
+        except (psycopg.Error, ValueError):  # what libpq did not understand may be the password
             raise ConfigurationError(
                 "The store's address is not one: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with "
                 "special characters in it percent-encoded."
@@ -67,8 +72,7 @@ class Address:
             "keepalives_count": 3,
             "tcp_user_timeout": int(PATIENCE * 2000),
         }
-        host, port, name = (parts.get(part) for part in ("host", "port", "dbname"))
-        self.shown = f"postgres://{host or 'localhost'}:{port or 5432}/{name or ''}"
+        self.shown = f"postgres://{host or 'localhost'}:{port or 5432}/{name}"
 
     async def connect(self) -> psycopg.AsyncConnection[Row]:
         return await psycopg.AsyncConnection.connect(
@@ -152,6 +156,8 @@ class Line:
                 await self.drop()
                 raise self._address.unavailable(error) from None
             code = error.sqlstate or "" if isinstance(error, psycopg.Error) else ""
+            if code == READ_ONLY:  # no primary any more: the next connection looks for the one there is
+                await self.drop()
             raise Refused(self._address.unavailable(error).detail, code) from None
         except BaseException:
             await self.drop()

@@ -99,4 +99,4 @@ class Reads:
         return [found.get(key) for key in keys]
 
     async def _ask(self, text: str, keys: Sequence[bytes]) -> list[Row]:
-        return await self._line.ask(text, (list(keys),), again=True)
+        return await self._line.ask(text, (list(set(keys)),), again=True)

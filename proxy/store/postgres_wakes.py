@@ -123,8 +123,8 @@ class Wakes:
             keys = b64decode(payload, validate=True)
         except (NotBase64, ValueError):
             return  # somebody else's
-        watched = self._watchers.keys()
-        heard = {keys[n : n + KEY] for n in range(0, len(keys), KEY)} & watched
+        told = (keys[n : n + KEY] for n in range(0, len(keys), KEY))
+        heard = {key for key in told if self._watchers.watches(key)}
         if heard:
             self._look_at |= heard
             self._come.set()

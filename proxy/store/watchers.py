@@ -27,6 +27,9 @@ class Watchers:
         if not versions:
             del self._waiting[key]
 
+    def watches(self, key: bytes) -> bool:
+        return key in self._waiting
+
     def keys(self) -> set[bytes]:
         return set(self._waiting)
 

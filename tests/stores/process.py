@@ -90,9 +90,9 @@ async def hold(store: Store) -> None:
 
 
 async def owns(store: Store) -> None:
-    """For each line heard: say whether this process may act. The loop has done nothing since it woke up."""
+    """For each line heard: say whether this process may act, and as whom."""
     while await hear():
-        say(store.owns())
+        say(store.owns(), store.owner)
 
 
 async def claim(store: Store) -> None:

@@ -1,0 +1,52 @@
+-- Compare and swap one row. Gives {1, seq}, {0, present row or nil}, {-1} (no such run) or {-2} (too late).
+local key, expected, born, version, state, owner, number_of_size, small, large, line =
+  ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local expires, since, request_blob, answer_blob, at = ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local run, takes_seq, seq = ARGV[17], ARGV[18], ARGV[19]
+local served_run, served_field, served_value, served_at = ARGV[20], ARGV[21], ARGV[22], ARGV[23]
+
+if is_late(ARGV[1]) then return {-2} end
+local had = head_of(key)
+if (had and had.version or '0') ~= expected or (had and had.born ~= born) then
+  return {0, call('GET', row_of(key))}
+end
+local pulse = 0
+if run ~= '' then
+  local run_state = call('HGET', T .. ':r:' .. run, 'state')
+  if not run_state then return {-1} end
+  if takes_seq == '1' and run_state == 'expired' then return {0, call('GET', row_of(key))} end
+  pulse = beat(run, at)
+  if takes_seq == '1' then seq = call('HINCRBY', T .. ':r:' .. run, 'last_seq', 1) end
+  call('ZADD', T .. ':steps:' .. run, pulse, key)
+end
+local number
+if had then
+  number = had.number
+  unlist(key, had)
+  if had.request_blob ~= request_blob then name_blob(had.request_blob, -1) end
+  if had.answer_blob ~= answer_blob then name_blob(had.answer_blob, -1) end
+  grow(-call('STRLEN', row_of(key)))
+else
+  number = string.format('%d', call('INCR', T .. ':n'))
+  call('ZADD', T .. ':all', number, key)
+end
+if not had or had.request_blob ~= request_blob then name_blob(request_blob, 1) end
+if not had or had.answer_blob ~= answer_blob then name_blob(answer_blob, 1) end
+
+local row = table.concat({version, born, state, number, string.format('%d', pulse), string.format('%d', seq),
+                          number_of_size, string.format('%d', #small), request_blob, answer_blob}, ' ')
+            .. '\n' .. small .. large
+call('SET', row_of(key), row)
+grow(#row)
+call('RPUSH', T .. ':e:' .. key, line)
+if state ~= 'done' then call('ZADD', T .. ':s:' .. state, number, key) end
+if state == 'pending' then call('HSET', T .. ':owners_of', key, owner) end
+if state == 'in_doubt' then call('ZADD', T .. ':doubts', since, doubt_of(number, key)) end
+if expires ~= '' then
+  call('ZADD', T .. ':expiring', expires, key)
+elseif had then
+  call('ZREM', T .. ':expiring', key)
+end
+if served_field ~= '' then serve(served_run, served_field, served_value, served_at) end
+call('PUBLISH', T .. ':w:' .. key, version)
+return {1, tonumber(seq)}

@@ -1,0 +1,193 @@
+"""Listing, counting and collecting: the part of the Redis store that looks at many calls.
+
+The indexes lie in the slot of the rows and are written by the script that writes the row, so they say at any
+moment what the rows say. What another hand has put out of order is passed over here (an entry without a row)
+and put in order by collecting. Whatever may be long is done in portions, each one moment of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from proxy.core.intent import OPEN_STATES, Call, State
+from proxy.store.base import Census, Collected, Orphans, Page, Query
+from proxy.store.codec import DamagedRecord
+from proxy.store.heartbeats import Heart
+from proxy.store.redis_batch import Pipe
+from proxy.store.redis_calls import readable
+from proxy.store.redis_rows import Facts, read_call, read_facts, read_line
+from proxy.store.unnamed import UNTOUCHED
+
+PORTION = 200
+# A script that removes calls keeps everybody waiting for as long as it takes.
+MOST_BYTES = 4 * 1024 * 1024
+BEYOND = 2**53
+_INDEXED = [state for state in State if state is not State.DONE]
+
+
+class RedisIndex:
+    """What it takes for granted is RedisStore's."""
+
+    _pipe: Pipe
+    _tag: str
+    _collecting: asyncio.Lock
+    _heart: Heart
+    _forget_dead: Callable[[], Awaitable[None]]
+
+    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
+        if state is State.IN_DOUBT:
+            told = await self._pipe.run("doubts", limit)
+            return [readable(key, row) for key, row in zip(told[::2], told[1::2], strict=True) if row]
+        found: list[Call] = []
+        async for _, key, row in self._walk(_index(state), "up", 0, "whole"):
+            if read_line(row)[0].state == state:
+                found.append(readable(key, row))
+            if len(found) == limit:
+                break
+        return found
+
+    async def _walk(
+        self, index: str, way: str, beyond: int, what: str, portion: int = PORTION
+    ) -> AsyncIterator[tuple[int, bytes, bytes]]:
+        """Number, key and row of everything in an index, portion by portion."""
+        while True:
+            told = await self._pipe.run("page", index, way, beyond, portion, what)
+            for number, key, row in zip(told[::3], told[1::3], told[2::3], strict=True):
+                beyond = int(number)
+                if row is not None:
+                    yield beyond, key, row
+            if len(told) < 3 * portion:
+                return
+
+    async def find(self, query: Query) -> Page:
+        """From the newest on; of what is looked through only the small part is read."""
+        below = BEYOND if query.after is None else query.after
+        fits: list[tuple[int, bytes]] = []
+        unreadable: dict[str, str] = {}
+        async for number, key, row in self._walk(_index(query.state), "down", below, "small"):
+            try:
+                if _fits(read_facts(key, row), query):
+                    fits.append((number, key))
+            except DamagedRecord as error:
+                unreadable[key.hex()] = str(error)
+                fits.append((number, key))
+            if len(fits) > query.limit:
+                break
+        page = fits[: query.limit]
+        calls = await self._read_page(
+            query, [key for _, key in page if key.hex() not in unreadable], unreadable
+        )
+        return Page(calls=calls, next=page[-1][0] if len(fits) > len(page) else None, unreadable=unreadable)
+
+    async def _read_page(self, query: Query, keys: list[bytes], unreadable: dict[str, str]) -> list[Call]:
+        """What has changed since it was found, and no longer fits, is left out."""
+        calls: list[Call] = []
+        rows = await self._pipe.ask("MGET", *(self._row(key) for key in keys)) if keys else []
+        for key, row in zip(keys, rows, strict=True):
+            try:
+                if row is not None and _fits(read_facts(key, row), query):
+                    calls.append(read_call(key, row))
+            except DamagedRecord as error:
+                unreadable[key.hex()] = str(error)
+        return calls
+
+    def _row(self, key: bytes) -> bytes:
+        return f"{self._tag}:c:".encode() + key
+
+    async def orphans(self) -> Orphans:
+        told = await self._pipe.ask("HGETALL", f"{self._tag}:owners_of")
+        owner_of = {
+            key: owner.decode(errors="replace") for key, owner in zip(told[::2], told[1::2], strict=True)
+        }
+        owners = frozenset(owner_of.values())
+        dead = set(await self._heart.dead_among(owners))
+        await self._forget_dead()
+        keys = [key for key, owner in owner_of.items() if owner in dead]
+        calls: list[tuple[int, Call]] = []
+        unreadable: dict[str, str] = {}
+        for start in range(0, len(keys), PORTION):
+            portion = keys[start : start + PORTION]
+            rows = await self._pipe.ask("MGET", *(self._row(key) for key in portion))
+            for key, row in zip(portion, rows, strict=True):
+                try:
+                    if row is not None and (line := read_line(row)[0]).state == State.PENDING:
+                        calls.append((line.number, read_call(key, row)))
+                except DamagedRecord as error:
+                    unreadable[key.hex()] = str(error)
+        calls.sort(key=lambda pair: pair[0])
+        # Claimed by another since the owners were read: not the dead one's any more.
+        return Orphans(calls=[call for _, call in calls if call.owner in dead], unreadable=unreadable)
+
+    async def census(self) -> Census:
+        (total, *counts), oldest, size = await self._pipe.run("census", *(state.value for state in _INDEXED))
+        by_state = dict(zip(_INDEXED, counts, strict=True))
+        return Census(
+            by_state={state: by_state.get(state, total - sum(counts)) for state in State},
+            oldest_doubt_at=float(oldest) if oldest else None,
+            bytes_used=int(size),
+            cache_evictions=0,
+        )
+
+    async def live_calls(self, upstream: str, rule: str, now: float) -> int:
+        number = 0
+        async for _, key, row in self._walk("all", "up", 0, "small"):
+            with contextlib.suppress(DamagedRecord):  # it cannot be told whose it is
+                facts = read_facts(key, row)
+                number += (facts.upstream, facts.rule) == (upstream, rule) and _is_live(facts, now)
+        return number
+
+    # --- collecting ----------------------------------------------------------------------------------
+
+    async def collect(
+        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
+    ) -> Collected:
+        if dry_run:
+            return await self._count_collectable(now, runs_before)
+        async with self._collecting:
+            calls, size, more = await self._pipe.run("collect", repr(now), limit, MOST_BYTES)
+            if not more and runs_before and calls < limit:
+                in_runs, more_bytes, more = await self._pipe.run(
+                    "runs_collect", repr(runs_before), limit - calls, MOST_BYTES, ""
+                )
+                calls, size = calls + in_runs, size + more_bytes
+            elif not more and runs_before:
+                more = 1  # no room left to see whether there is something
+            blobs, freed = 0, 0
+            if not more:
+                blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit)
+        return Collected(calls=calls, blobs=blobs, bytes=size + freed, more=bool(more))
+
+    async def _count_collectable(self, now: float, runs_before: float) -> Collected:
+        going: list[list[bytes]] = []
+        start = 0
+        while True:
+            looked, *portion = await self._pipe.run("expired", repr(now), start, PORTION)
+            going += portion
+            start += looked
+            if looked < PORTION:
+                break
+        if runs_before:
+            going += await self._pipe.run("runs_collect", repr(runs_before), 0, 0, "dry")
+        names = Counter(blob for _, *blobs in going for blob in blobs if blob != b"-")
+        named = [word for digest, times in names.items() for word in (digest, times)]
+        blobs, size = await self._pipe.run("blobs_unnamed", repr(UNTOUCHED), *named)
+        return Collected(
+            calls=len(going), blobs=blobs, bytes=size + sum(int(each[0]) for each in going), more=False
+        )
+
+
+def _index(state: State | None) -> str:
+    """Nearly every row is done, so all of them are its index."""
+    return "all" if state in (None, State.DONE) else f"s:{state}"
+
+
+def _fits(facts: Facts, query: Query) -> bool:
+    asked = (query.tenant, query.state, query.upstream, query.tool, query.run)
+    return all(not wanted or wanted == found for wanted, found in zip(asked, facts[:5], strict=True))
+
+
+def _is_live(facts: Facts, now: float) -> bool:
+    return facts.expires_at is None or facts.state in OPEN_STATES or now < facts.expires_at

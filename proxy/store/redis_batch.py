@@ -28,7 +28,7 @@ MARGIN = 0.5
 # After a connecting that failed, so long until the next: meanwhile the answer is known.
 PAUSE = 0.05
 # A server reads so much from one connection before it writes its log: more of them, more swaps to an fsync.
-CONNECTIONS = 4
+CONNECTIONS = 2
 
 _LUA = Path(__file__).parent / "lua"
 _COMMON = (_LUA / "common.lua").read_text()

@@ -158,6 +158,8 @@ class RedisCalls:
 
     async def changed(self, key: bytes, version: int, timeout: float) -> bool:
         self._refuse_if_closed()
+        if await self._version(key) != version:  # however little time there is
+            return True
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Watch first, then look: a change between the two wakes us, a change before is seen.
         self._watchers.add(key, version, woken)

@@ -16,10 +16,12 @@ from proxy.core.intent import OPEN_STATES, Call, State
 from proxy.store.base import Census, Collected, Orphans, Page, Query
 from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
+from proxy.store.marks import Marks
 from proxy.store.redis_batch import Pipe
 from proxy.store.redis_calls import readable
 from proxy.store.redis_rows import Facts, read_call, read_facts, read_line
 from proxy.store.unnamed import UNTOUCHED
+from proxy.store.watchers import Watchers
 
 PORTION = 200
 # A script that removes calls keeps everybody waiting for as long as it takes.
@@ -34,6 +36,8 @@ class RedisIndex:
     _pipe: Pipe
     _tag: str
     _collecting: asyncio.Lock
+    _marks: Marks
+    _watchers: Watchers
     _heart: Heart
     _forget_dead: Callable[[], Awaitable[None]]
 
@@ -147,18 +151,23 @@ class RedisIndex:
         if dry_run:
             return await self._count_collectable(now, runs_before)
         async with self._collecting:
-            calls, size, more = await self._pipe.run("collect", repr(now), limit, MOST_BYTES)
-            if not more and runs_before and calls < limit:
-                in_runs, more_bytes, more = await self._pipe.run(
-                    "runs_collect", repr(runs_before), limit - calls, MOST_BYTES, ""
-                )
-                calls, size = calls + in_runs, size + more_bytes
-            elif not more and runs_before:
-                more = 1  # no room left to see whether there is something
+            keys, size, more = await self._pipe.run("collect", repr(now), limit, MOST_BYTES)
+            if not more and runs_before:
+                # Without room for another call: whether there is one is seen the next time.
+                room, more = limit - len(keys), 1
+                if room:
+                    of_runs, more_bytes, more = await self._pipe.run(
+                        "runs_collect", repr(runs_before), room, MOST_BYTES, ""
+                    )
+                    keys, size = keys + of_runs, size + more_bytes
+            self._marks.gather()
+            self._marks.drop(keys)  # or they would be counted for a call that is made again
+            for key in keys:
+                self._watchers.row_changed(key, 0)
             blobs, freed = 0, 0
             if not more:
                 blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit)
-        return Collected(calls=calls, blobs=blobs, bytes=size + freed, more=bool(more))
+        return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more))
 
     async def _count_collectable(self, now: float, runs_before: float) -> Collected:
         going: list[list[bytes]] = []

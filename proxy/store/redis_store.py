@@ -64,7 +64,8 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self.secret = b""
 
     async def start(self) -> None:
-        layout = await self._pipe.ask("SET", f"{self._tag}:layout", LAYOUT, "NX", "GET") or LAYOUT
+        await self._pipe.ask("SET", f"{self._tag}:layout", LAYOUT, "NX")
+        layout = await self._pipe.ask("GET", f"{self._tag}:layout")
         if layout != LAYOUT:
             raise ConfigurationError(
                 f"the Redis store has layout {layout!r}, this semel knows {LAYOUT!r}: upgrade this process"

@@ -12,7 +12,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import hiredis
@@ -154,8 +154,7 @@ class Wire(asyncio.Protocol):
     # --- asyncio.Protocol ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by what it does
 
     def data_received(self, data: bytes) -> None:
         try:

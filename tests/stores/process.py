@@ -1,4 +1,4 @@
-"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND DIRECTORY`."""
+"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND PLACE`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from proxy import faults
+from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
+from proxy.store.redis_store import open_redis
 from tests.stores import calls
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,7 @@ async def hear() -> str:
     return line.strip()
 
 
-async def race(store: EmbeddedStore) -> None:
+async def race(store: Store) -> None:
     """For each key heard: claim it, eight times at once, and say who won."""
     while key := await hear():
         swaps = await asyncio.gather(
@@ -38,7 +40,7 @@ async def race(store: EmbeddedStore) -> None:
         say(wins, *seen)
 
 
-async def watch(store: EmbeddedStore) -> None:
+async def watch(store: Store) -> None:
     """Watch one row from the version heard on; say when each change was noticed."""
     key, version, rounds = (await hear()).split()
     for seen in range(int(version), int(version) + int(rounds)):
@@ -46,7 +48,7 @@ async def watch(store: EmbeddedStore) -> None:
         say(time.monotonic())
 
 
-async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
+async def claim_and_die(store: Store, point: str, after: str) -> None:
     """Claim without end, say what was acknowledged, and be killed at a fault point."""
     faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL), after=int(after))
 
@@ -59,7 +61,7 @@ async def claim_and_die(store: EmbeddedStore, point: str, after: str) -> None:
     await asyncio.gather(*(claims() for _ in range(8)))
 
 
-async def forget(store: EmbeddedStore, point: str = "") -> None:
+async def forget(store: Store, point: str = "") -> None:
     """For each key heard: end its time to live, and say when that is durable. Or be killed at a fault point
     meanwhile."""
     if point:
@@ -71,7 +73,7 @@ async def forget(store: EmbeddedStore, point: str = "") -> None:
         say(call.version + 1)
 
 
-async def collect(store: EmbeddedStore, point: str = "") -> None:
+async def collect(store: Store, point: str = "") -> None:
     """For each moment heard: collect one portion, and say how many calls that were. Or be killed at a fault
     point meanwhile."""
     if point:
@@ -80,12 +82,12 @@ async def collect(store: EmbeddedStore, point: str = "") -> None:
         say((await store.collect(float(now))).calls)
 
 
-async def hold(store: EmbeddedStore) -> None:
+async def hold(store: Store) -> None:
     """Stay until told to go."""
     await hear()
 
 
-async def fork(store: EmbeddedStore) -> None:
+async def fork(store: Store) -> None:
     """Leave a copy of this process behind that does nothing; say its number."""
     if os.fork() == 0:
         say(os.getpid())
@@ -107,8 +109,16 @@ COMMANDS = {
 }
 
 
-async def main(command: str, directory: str, *args: str) -> None:
-    store = await EmbeddedStore.open(Path(directory))
+async def opened(place: str) -> Store:
+    """A directory, or the URL of a server; `BEATS` says how owners beat there."""
+    if place.startswith("redis://"):
+        heartbeat, dead_after = map(float, os.environ.get("BEATS", "5 15").split())
+        return await open_redis(place, heartbeat=heartbeat, dead_after=dead_after)
+    return await EmbeddedStore.open(Path(place))
+
+
+async def main(command: str, place: str, *args: str) -> None:
+    store = await opened(place)
     say(store.owner)
     await COMMANDS[command](store, *args)  # type: ignore[operator]
     await store.close()
@@ -129,10 +139,10 @@ class Child:
 
 
 @asynccontextmanager
-async def child(command: str, directory: Path, *args: str) -> AsyncIterator[Child]:
+async def child(command: str, place: Path | str, *args: str) -> AsyncIterator[Child]:
     """Runs until the block ends, and never longer."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.stores.process", command, str(directory), *args,
+        sys.executable, "-m", "tests.stores.process", command, str(place), *args,
         cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -1,9 +1,10 @@
-"""The embedded store and the reference model give the same answers on any walk through the table."""
+"""Every store and the reference model give the same answers on any walk through the table."""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from proxy.core.intent import Call, Entry, State
 from proxy.store.base import Query, Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.memory import MemoryStore
+from proxy.store.redis_store import open_redis
+from tests.servers.valkey import valkey
 from tests.stores import calls
 
 SEEDS = 200 if os.environ.get("SEMEL_SOAK") else 12
@@ -110,12 +113,35 @@ class Walk:
         )
 
 
+async def embedded(tmp_path: Path) -> Store:
+    return await EmbeddedStore.open(tmp_path / "state")
+
+
+async def redis(tmp_path: Path) -> Store:
+    return await open_redis((tmp_path / "url").read_text())
+
+
+STORES: dict[str, Callable[[Path], Awaitable[Store]]] = {"embedded": embedded, "redis": redis}
+
+
+@pytest.fixture
+def _server(kind: str, tmp_path: Path) -> Iterator[None]:
+    if kind != "redis":
+        yield
+        return
+    with valkey(tmp_path / "server") as server:
+        (tmp_path / "url").write_text(server.url)
+        yield
+
+
+@pytest.mark.usefixtures("_server")
+@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed: int) -> None:
+async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed: int, kind: str) -> None:
     """Every answer on the way, and everything there is at the end."""
     print(f"seed {seed}")
     walk, model = Walk(seed), MemoryStore()
-    store = await EmbeddedStore.open(tmp_path / "state")
+    store = await STORES[kind](tmp_path)
     try:
         for _ in range(STEPS):
             await walk.step(model, store)

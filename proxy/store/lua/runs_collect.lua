@@ -1,6 +1,6 @@
 -- Runs that were last active before then, and have no younger relative, are over: first of all they are
 -- expired, so that nobody goes on with one of which a part is gone. Then calls of one that is over are removed.
--- before, how many, how many bytes; or 'dry' to be told. Gives {calls, bytes, more}; dry: {size, blobs …}.
+-- before, how many, how many bytes; or 'dry' to be told. Gives {keys, bytes, more}; dry: {size, blobs …}.
 local before, many, most, dry = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == 'dry'
 
 local function has_young_kin(run)
@@ -47,10 +47,10 @@ for _, run in ipairs(over) do
 end
 
 for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do
-  local calls, bytes, left = 0, 0, 0
+  local keys, bytes, left = {}, 0, 0
   for _, key in ipairs(call('ZRANGE', T .. ':steps:' .. run, 0, -1)) do
     local head = head_of(key)
-    if calls == many or (calls > 0 and bytes > most) then break end
+    if #keys == many or (#keys > 0 and bytes > most) then break end
     if not head then
       call('ZREM', T .. ':steps:' .. run, key)
     elseif is_open(head.state) then
@@ -58,10 +58,10 @@ for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do
     else
       remove(key, head)
       call('ZREM', T .. ':steps:' .. run, key)
-      calls, bytes = calls + 1, bytes + head.size
+      keys[#keys + 1], bytes = key, bytes + head.size
     end
   end
-  if calls > 0 then return {calls, bytes, 1} end
+  if #keys > 0 then return {keys, bytes, 1} end
   if left == 0 then call('SREM', T .. ':clear', run) end
 end
-return {0, 0, #over > 0 and 1 or 0}
+return {{}, 0, #over > 0 and 1 or 0}

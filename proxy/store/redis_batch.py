@@ -74,15 +74,14 @@ class Pipe:
         greet: Callable[[Wire], Awaitable[None]],
         *,
         patience: float = PATIENCE,
-        connections: int = CONNECTIONS,
     ) -> None:
         self._home = address
         self._tag = tag
         self._greet = greet
         self._patience = patience
         self.address = address  # where the slot is now
-        self._wires: list[Wire | None] = [None] * connections
-        self._opening: list[asyncio.Task[Wire] | None] = [None] * connections
+        self._wires: list[Wire | None] = [None] * CONNECTIONS
+        self._opening: list[asyncio.Task[Wire] | None] = [None] * CONNECTIONS
         self._next = 0
         self._failure: tuple[float, str] = (0.0, "")  # until when it stands
         self._ahead = 0.0  # the server's clock less our monotonic one

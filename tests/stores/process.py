@@ -87,6 +87,30 @@ async def hold(store: Store) -> None:
     await hear()
 
 
+async def hold_on(store: Store) -> None:
+    """Say without end whether this process may act; say when it notices that it stood still."""
+    before = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if now - before > 0.4:
+            say("woke")
+        before = now
+        say(store.owns())
+        await asyncio.sleep(0.02)
+
+
+async def claim_on(store: Store) -> None:
+    """Claim without end, and say what was acknowledged."""
+
+    async def claims() -> None:
+        while True:
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            say(call.id)
+
+    await asyncio.gather(*(claims() for _ in range(8)))
+
+
 async def fork(store: Store) -> None:
     """Leave a copy of this process behind that does nothing; say its number."""
     if os.fork() == 0:
@@ -105,6 +129,8 @@ COMMANDS = {
     "forget": forget,
     "collect": collect,
     "hold": hold,
+    "hold_on": hold_on,
+    "claim_on": claim_on,
     "fork": fork,
 }
 

@@ -53,6 +53,10 @@ _ADVICE = {
 }
 
 
+def _never() -> str | None:
+    return None
+
+
 def unavailable(reason: object) -> StoreUnavailable:
     return StoreUnavailable(f"the store is not available: {reason}")
 
@@ -90,18 +94,27 @@ class Pipe:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @property
-    def deadline(self) -> str:
+    async def run(
+        self, script: str, *args: Part, timed: bool = False, unless: Callable[[], str | None] = _never
+    ) -> Reply:
+        """`timed`: its first argument is until when it may be begun. `unless` is asked when there is a
+        connection, and so after its greeting: a reason not to."""
+        return await self._ask(("EVALSHA", SHAS[script], 1, self._tag, *args), script, timed, unless)
+
+    def _deadline(self) -> str:
         """By the server's clock: until when a command that is sent now may be begun."""
         return f"{time.monotonic() + self._ahead + self._patience - min(MARGIN, self._patience / 2):.6f}"
-
-    async def run(self, script: str, *args: Part) -> Reply:
-        return await self._ask(("EVALSHA", SHAS[script], 1, self._tag, *args), script)
 
     async def ask(self, *command: Part) -> Reply:
         return await self._ask(command, "")
 
-    async def _ask(self, command: tuple[Part, ...], script: str) -> Reply:
+    async def _ask(
+        self,
+        command: tuple[Part, ...],
+        script: str,
+        timed: bool = False,
+        unless: Callable[[], str | None] = _never,
+    ) -> Reply:
         if self._closed:
             raise StoreUnavailable("the store is closed")
         self._under_way += 1
@@ -110,7 +123,10 @@ class Pipe:
             # The first try is sent before anything is awaited: who is cancelled then has sent it.
             for _ in range(3):
                 wire = self._ready() or await self._open(self._next)
-                reply = await wire.ask(*command)
+                if why := unless():
+                    raise StoreUnavailable(why)
+                until = (self._deadline(),) if timed else ()
+                reply = await wire.ask(*command[:4], *until, *command[4:])
                 if not isinstance(reply, hiredis.ReplyError):
                     return reply
                 code = str(reply).split(" ", 1)[0]

@@ -87,11 +87,10 @@ class RedisCalls:
     async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        if not call.safe and entry.event in _SENDS and (why := self._refuses()):
-            raise StoreUnavailable(why)
-        won, *told = await self._pipe.run(
-            "swap", self._pipe.deadline, *_swap_args(call, entry, expected, served)
-        )
+        sends = not call.safe and entry.event in _SENDS
+        args = _swap_args(call, entry, expected, served)
+        unless = self._refuses if sends else _sends_nothing
+        won, *told = await self._pipe.run("swap", *args, timed=True, unless=unless)
         if won == 1:
             self._watchers.row_changed(call.key, call.version)
             return Swap(True, seq=told[0])
@@ -207,6 +206,10 @@ def _swap_args(
         run_id(call.tenant, call.run) if call.run else "", "1" if takes_seq(call, entry) else "0", call.seq,
         *(write_serving(served) if served is not None and call.run else ("", "", "", "")),
     )  # fmt: skip
+
+
+def _sends_nothing() -> str | None:
+    return None
 
 
 def _stands(start: bytes, known: Call) -> bool:

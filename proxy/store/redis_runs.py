@@ -67,8 +67,8 @@ class RedisRuns:
             raise unavailable(error) from error
         origin = run_id(run.tenant, run.origin or run.name)
         won = await self._pipe.run(
-            "run_swap", self._pipe.deadline, run_id(run.tenant, run.name), expected, run.tenant, run.name,
-            origin, *written, line,
+            "run_swap", run_id(run.tenant, run.name), expected, run.tenant, run.name, origin, *written, line,
+            timed=True,
         )  # fmt: skip
         if won == -2:
             raise unavailable("the swap came too late and was not done")

@@ -86,11 +86,20 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         """A new connection may lead to a server with other settings: it was restarted, or is another."""
         self._judge(await read_safety(wire))
 
+    def listen(self, tell: Tell) -> None:
+        """`tell` hears of the server's safety from now on; of how it is now, if that is not safe."""
+        self._tell = tell
+        if self.unsafe is not None:
+            self._tell_safety()
+
+    def _tell_safety(self) -> None:
+        told = "redis-safe" if self.unsafe is None else "redis-unsafe"
+        self._tell(told, durability=str(self.durability), why=self.unsafe or "")
+
     def _judge(self, unsafe: str | None) -> None:
         if unsafe != self.unsafe:
             self.unsafe = unsafe
-            told = "redis-safe" if unsafe is None else "redis-unsafe"
-            self._tell(told, durability=str(self.durability), why=unsafe or "")
+            self._tell_safety()
 
     def _refuses(self) -> str | None:
         return None if self.durability is Durability.BEST_EFFORT else self.unsafe

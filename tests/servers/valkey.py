@@ -26,6 +26,8 @@ class Valkey:
         directory.mkdir(parents=True, exist_ok=True)
         self.port = _free_port()
         self.options = SAFE | {name.replace("_", "-"): value for name, value in options.items()}
+        if "cluster-enabled" in self.options:
+            self.options["cluster-port"] = str(_free_port())  # by itself it would be the port and 10000
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

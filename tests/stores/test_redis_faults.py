@@ -6,9 +6,11 @@ everything goes on without opening the store again."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import shutil
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.servers.valkey import Valkey, valkey
 from tests.stores import calls
 
 PATIENCE = 1.0
+CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
 KILLS = 20 if os.environ.get("SEMEL_SOAK") else 3
 
 
@@ -378,3 +381,43 @@ async def test_a_server_of_another_kind_is_refused() -> None:
         port = listener.sockets[0].getsockname()[1]
         with pytest.raises(ConfigurationError, match="no Redis"):
             await open_redis(f"redis://127.0.0.1:{port}", patience=PATIENCE)
+
+
+@asynccontextmanager
+async def behind_tls(server: Valkey) -> AsyncIterator[int]:
+    """A door with a certificate of its own making before the server. Gives the door's port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+
+    async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(one_way(reader, far_writer), one_way(far_reader, writer))
+
+    door = await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=context)
+    try:
+        yield door.sockets[0].getsockname()[1]
+    finally:
+        door.close()
+
+
+async def test_tls_is_spoken_and_the_certificate_is_looked_at(
+    server: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown: refused. Known to the system, or told not to look: the store is open."""
+    async with behind_tls(server) as port:
+        with pytest.raises(ConfigurationError, match="reached"):
+            await open_redis(f"rediss://127.0.0.1:{port}", patience=PATIENCE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        for url in (f"rediss://127.0.0.1:{port}?verify=none", f"rediss://localhost:{port}"):
+            store = await open_redis(url, patience=PATIENCE)
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            assert await store.changed(call.key, 0, 5.0)
+            await store.close()

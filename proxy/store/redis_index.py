@@ -27,7 +27,9 @@ PORTION = 200
 # A script that removes calls keeps everybody waiting for as long as it takes.
 MOST_BYTES = 4 * 1024 * 1024
 BEYOND = 2**53
-_INDEXED = [state for state in State if state is not State.DONE]
+# Calls on their way have an index of another kind than those that were put aside.
+PENDING = "pending"
+ASIDE = [state for state in State if state not in (State.DONE, State.PENDING)]
 
 
 class RedisIndex:
@@ -57,6 +59,16 @@ class RedisIndex:
         self, index: str, way: str, beyond: int, what: str, portion: int = PORTION
     ) -> AsyncIterator[tuple[int, bytes, bytes]]:
         """Number, key and row of everything in an index, portion by portion."""
+        if index == PENDING:
+            pending = await self._pending()
+            ahead = [(n, key) for n, key, _ in pending if (n > beyond if way == "up" else n < beyond)]
+            for start in range(0, len(ahead), portion):
+                some = ahead[:: 1 if way == "up" else -1][start : start + portion]
+                rows = await self._pipe.ask("MGET", *(self._row(key) for _, key in some))
+                for (number, key), row in zip(some, rows, strict=True):
+                    if row is not None:
+                        yield number, key, row
+            return
         while True:
             told = await self._pipe.run("page", index, way, beyond, portion, what)
             for number, key, row in zip(told[::3], told[1::3], told[2::3], strict=True):
@@ -65,6 +77,12 @@ class RedisIndex:
                     yield beyond, key, row
             if len(told) < 3 * portion:
                 return
+
+    async def _pending(self) -> list[tuple[int, bytes, str]]:
+        """Number, key and owner, in the order of first sight. They are few: calls on their way."""
+        told = await self._pipe.ask("HGETALL", f"{self._tag}:{PENDING}")
+        found = [(key, *value.split(b" ", 1)) for key, value in zip(told[::2], told[1::2], strict=True)]
+        return sorted((int(number), key, owner.decode(errors="replace")) for key, number, owner in found)
 
     async def find(self, query: Query) -> Page:
         """From the newest on; of what is looked through only the small part is read."""
@@ -102,36 +120,31 @@ class RedisIndex:
         return f"{self._tag}:c:".encode() + key
 
     async def orphans(self) -> Orphans:
-        told = await self._pipe.ask("HGETALL", f"{self._tag}:owners_of")
-        owner_of = {
-            key: owner.decode(errors="replace") for key, owner in zip(told[::2], told[1::2], strict=True)
-        }
-        owners = frozenset(owner_of.values())
-        dead = set(await self._heart.dead_among(owners))
+        pending = await self._pending()
+        dead = set(await self._heart.dead_among({owner for _, _, owner in pending}))
         await self._forget_dead()
-        keys = [key for key, owner in owner_of.items() if owner in dead]
-        calls: list[tuple[int, Call]] = []
+        keys = [key for _, key, owner in pending if owner in dead]
+        calls: list[Call] = []
         unreadable: dict[str, str] = {}
         for start in range(0, len(keys), PORTION):
             portion = keys[start : start + PORTION]
             rows = await self._pipe.ask("MGET", *(self._row(key) for key in portion))
             for key, row in zip(portion, rows, strict=True):
                 try:
-                    if row is not None and (line := read_line(row)[0]).state == State.PENDING:
-                        calls.append((line.number, read_call(key, row)))
+                    if row is not None and read_line(row)[0].state == State.PENDING:
+                        calls.append(read_call(key, row))
                 except DamagedRecord as error:
                     unreadable[key.hex()] = str(error)
-        calls.sort(key=lambda pair: pair[0])
         # Claimed by another since the owners were read: not the dead one's any more.
-        return Orphans(calls=[call for _, call in calls if call.owner in dead], unreadable=unreadable)
+        return Orphans(calls=[call for call in calls if call.owner in dead], unreadable=unreadable)
 
     async def census(self) -> Census:
-        (total, *counts), oldest, size = await self._pipe.run("census", *(state.value for state in _INDEXED))
-        by_state = dict(zip(_INDEXED, counts, strict=True))
+        (total, pending, *counts), oldest = await self._pipe.run("census", *(state.value for state in ASIDE))
+        by_state = {State.PENDING: pending, **dict(zip(ASIDE, counts, strict=True))}
         return Census(
-            by_state={state: by_state.get(state, total - sum(counts)) for state in State},
+            by_state={state: by_state.get(state, total - sum(by_state.values())) for state in State},
             oldest_doubt_at=float(oldest) if oldest else None,
-            bytes_used=int(size),
+            bytes_used=_memory_used(await self._pipe.ask("INFO", "memory")),
             cache_evictions=0,
         )
 
@@ -190,7 +203,9 @@ class RedisIndex:
 
 def _index(state: State | None) -> str:
     """Nearly every row is done, so all of them are its index."""
-    return "all" if state in (None, State.DONE) else f"s:{state}"
+    if state in (None, State.DONE):
+        return "all"
+    return PENDING if state is State.PENDING else f"s:{state}"
 
 
 def _fits(facts: Facts, query: Query) -> bool:
@@ -200,3 +215,11 @@ def _fits(facts: Facts, query: Query) -> bool:
 
 def _is_live(facts: Facts, now: float) -> bool:
     return facts.expires_at is None or facts.state in OPEN_STATES or now < facts.expires_at
+
+
+def _memory_used(told: bytes) -> int:
+    """Of the whole server: what else lies there fills the same memory."""
+    for line in told.split(b"\r\n"):
+        if line.startswith(b"used_memory:"):
+            return int(line.partition(b":")[2])
+    return 0

@@ -6,7 +6,6 @@ everything goes on without opening the store again."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import shutil
@@ -255,7 +254,7 @@ async def assert_whole(server: Valkey, store: RedisStore) -> int:
         of_state = [call.key for call in rows if call.state is state]
         assert counts[state] == len(of_state)
         assert {call.key for call in await store.in_state(state, limit=10**6)} == set(of_state)
-    pending = server.ask("HKEYS", "{semel}:owners_of")
+    pending = server.ask("HKEYS", "{semel}:pending")
     assert isinstance(pending, list)
     assert set(pending) == {call.key for call in rows if call.state is State.PENDING}
     return len(rows)
@@ -390,21 +389,40 @@ async def behind_tls(server: Valkey) -> AsyncIterator[int]:
     context.load_cert_chain(CERTIFICATE)
 
     async def one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server.port)
-        await asyncio.gather(one_way(reader, far_writer), one_way(far_reader, writer))
+        ways = [
+            asyncio.create_task(way)
+            for way in (one_way(reader, far_writer), one_way(far_reader, writer), over.wait())
+        ]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+        for end in (writer, far_writer):
+            end.transport.abort()
+        passed.release()
 
-    door = await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=context)
+    over, passed = asyncio.Event(), asyncio.Semaphore(0)
+    began = 0
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal began
+        began += 1
+        await pass_on(reader, writer)
+
+    door = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
     try:
         yield door.sockets[0].getsockname()[1]
     finally:
         door.close()
+        over.set()
+        for _ in range(began):
+            await passed.acquire()
 
 
 async def test_tls_is_spoken_and_the_certificate_is_looked_at(

@@ -18,7 +18,7 @@ local old_place, old_size, old_pieces = string.match(known or '', '^(%S+) (%d+) 
 if old_place and length_at(old_place, tonumber(old_pieces)) == tonumber(old_size) then
   drop(place, pieces)
 else
-  if old_place then drop(old_place, tonumber(old_pieces)) else grow(tonumber(size)) end
+  if old_place then drop(old_place, tonumber(old_pieces)) end
   for i = 1, pieces do call('PERSIST', T .. ':b:' .. place .. ':' .. i) end
   call('HSET', T .. ':blob', digest, place .. ' ' .. size .. ' ' .. ARGV[4])
 end

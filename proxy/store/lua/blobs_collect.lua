@@ -8,7 +8,6 @@ for i = 1, math.min(#found, many) do
   if place then
     for piece = 1, tonumber(pieces) do call('UNLINK', T .. ':b:' .. place .. ':' .. piece) end
     blobs, bytes = blobs + 1, bytes + tonumber(size)
-    grow(-tonumber(size))
   end
   call('HDEL', T .. ':blob', found[i])
   call('HDEL', T .. ':touched', found[i])

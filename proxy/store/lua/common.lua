@@ -2,8 +2,8 @@
 --
 --   c:KEY        the row: a line that scripts read, the small part, the large parts (redis_rows.py)
 --   e:KEY        its history                       replays    by key, how often it was replayed
---   all          keys by number of first sight     s:STATE    the same for each state but done
---   doubts       keys in doubt by since when       owners_of  who has claimed what is pending
+--   all          keys by number of first sight     s:STATE    the same for each state but done and pending
+--   doubts       keys in doubt by since when       pending    by key: its number, and who has claimed it
 --   expiring     keys by when their time is over   named      by digest, how many rows name the blob
 --   blob         by digest: where it lies, its size, its pieces      touched  when it was last put
 --   unnamed      digests that no row names, by last touch            b:PLACE:N  a piece
@@ -11,7 +11,7 @@
 --   steps:RUN    its keys by pulse                 x:RUN, xp:RUN  its exchanges; the same by pulse
 --   runs         by number    active: living ones by last activity    clear: expired, not yet empty
 --   family:NAME  runs of one origin                tenants:NAME  who has a run of this name
---   n, figures, secret, beats
+--   n (the last number given), secret, layout, beats (of owners)
 local T = KEYS[1]
 local call = redis.call
 
@@ -42,9 +42,12 @@ local function doubt_of(number, key) return string.format('%016d', number) .. ke
 
 -- Out of the index of its state.
 local function unlist(key, head)
-  if head.state ~= 'done' then call('ZREM', T .. ':s:' .. head.state, key) end
-  if head.state == 'in_doubt' then call('ZREM', T .. ':doubts', doubt_of(head.number, key)) end
-  if head.state == 'pending' then call('HDEL', T .. ':owners_of', key) end
+  if head.state == 'pending' then
+    call('HDEL', T .. ':pending', key)
+  elseif head.state ~= 'done' then
+    call('ZREM', T .. ':s:' .. head.state, key)
+    if head.state == 'in_doubt' then call('ZREM', T .. ':doubts', doubt_of(head.number, key)) end
+  end
 end
 
 -- One row more, or one less, names a blob.
@@ -59,10 +62,6 @@ local function name_blob(digest, by)
   end
 end
 
-local function grow(by)
-  if by ~= 0 then call('HINCRBY', T .. ':figures', 'bytes', by) end
-end
-
 -- The row with all that belongs to it. The first thing a script does to a row is to look at its head.
 local function remove(key, head)
   unlist(key, head)
@@ -71,7 +70,6 @@ local function remove(key, head)
   call('HDEL', T .. ':replays', key)
   name_blob(head.request_blob, -1)
   name_blob(head.answer_blob, -1)
-  grow(-call('STRLEN', row_of(key)))
   call('UNLINK', row_of(key), T .. ':e:' .. key)
   call('PUBLISH', T .. ':w:' .. key, '0')
 end

@@ -19,13 +19,12 @@ if run ~= '' then
   if takes_seq == '1' then seq = call('HINCRBY', T .. ':r:' .. run, 'last_seq', 1) end
   call('ZADD', T .. ':steps:' .. run, pulse, key)
 end
-local number, length = nil, 0
+local number
 if had then
   number = had.number
   unlist(key, had)
   if had.request_blob ~= request_blob then name_blob(had.request_blob, -1) end
   if had.answer_blob ~= answer_blob then name_blob(had.answer_blob, -1) end
-  length = call('STRLEN', row_of(key))
 else
   number = string.format('%d', call('INCR', T .. ':n'))
   call('ZADD', T .. ':all', number, key)
@@ -37,11 +36,13 @@ local row = table.concat({version, born, state, number, string.format('%d', puls
                           number_of_size, string.format('%d', #small), request_blob, answer_blob}, ' ')
             .. '\n' .. small .. large
 call('SET', row_of(key), row)
-grow(#row - length)
 call('RPUSH', T .. ':e:' .. key, line)
-if state ~= 'done' then call('ZADD', T .. ':s:' .. state, number, key) end
-if state == 'pending' then call('HSET', T .. ':owners_of', key, owner) end
-if state == 'in_doubt' then call('ZADD', T .. ':doubts', since, doubt_of(number, key)) end
+if state == 'pending' then
+  call('HSET', T .. ':pending', key, number .. ' ' .. owner)
+elseif state ~= 'done' then
+  call('ZADD', T .. ':s:' .. state, number, key)
+  if state == 'in_doubt' then call('ZADD', T .. ':doubts', since, doubt_of(number, key)) end
+end
 if expires ~= '' then
   call('ZADD', T .. ':expiring', expires, key)
 elseif had then

@@ -1,238 +1,104 @@
-"""How the store asks the server: a few connections that come back by themselves, and scripts by their names.
+"""Swaps that come at the same time, as one script: one entry of the server's log, one fsync for all of them.
 
-Whatever goes wrong is StoreUnavailable. A command whose reply was lost may have been done; it is not sent
-again here, whoever asked reads the row again. Only what the server says it has not done goes out once more:
-a script that it does not know, a slot that has moved to another node.
+A pipeline would not do: a server reads sixteen kilobytes from a connection, runs what it has read, and syncs
+its log before it reads on. So what comes while swaps are under way waits for the next script. Each swap in
+one is on its own: it wins, loses or fails for itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import hiredis
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 
 from proxy.errors import StoreUnavailable
-from proxy.store.redis_wire import Address, Broken, Part, Reply, Wire, connect, introduction
+from proxy.store.redis_pipe import Pipe, unavailable
+from proxy.store.redis_wire import Part, Reply
 
-# No answer for so long: the connection is given up. A caller waits no longer than this and a connecting.
-PATIENCE = 5.0
-# A server drops what comes so much before the caller's patience ends: no swap lands when nobody listens.
-MARGIN = 0.5
-# After a connecting that failed, so long until the next: meanwhile the answer is known.
-PAUSE = 0.05
-# A server reads so much from one connection before it writes its log: more of them, more swaps to an fsync.
-CONNECTIONS = 2
-
-_LUA = Path(__file__).parent / "lua"
-_COMMON = (_LUA / "common.lua").read_text()
-SCRIPTS = {
-    path.stem: f"{_COMMON}\n{path.read_text()}"
-    for path in sorted(_LUA.glob("*.lua"))
-    if path.stem != "common"
-}
-SHAS = {
-    name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()
-}
-# The server says that it is the wrong one, or not yet ready: another connection may find the right one.
-_ELSEWHERE = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
-_ADVICE = {
-    "READONLY": "the server is a read-only replica; name the primary in the store's URL",
-    "LOADING": "the server is reading its data, this passes",
-    "OOM": "the server's memory is used up; raise maxmemory",
-    "NOAUTH": "the server wants a password; put it into the store's URL",
-    "WRONGPASS": "the server does not accept the user or the password of the store's URL",
-    "NOPERM": "the server's ACL forbids the user a command, a key or a channel that semel needs",
-    "MISCONF": "the server cannot write to its disk",
-}
+# A script holds up everybody else for as long as it takes: so many swaps, so many bytes.
+MOST, MOST_BYTES = 64, 1024 * 1024
+# While one is being synced the next is being made ready.
+UNDER_WAY = 2
+# How many arguments swaps.lua takes for each.
+WIDTH = 22
 
 
-def _never() -> str | None:
-    return None
+class Waiting(NamedTuple):
+    args: tuple[Part, ...]
+    size: int
+    unless: Callable[[], str | None]  # asked when there is a connection: a reason not to
+    told: asyncio.Future[list[Reply]]
 
 
-def unavailable(reason: object) -> StoreUnavailable:
-    return StoreUnavailable(f"the store is not available: {reason}")
+class Batch:
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._queue: deque[Waiting] = deque()
+        self._flights: set[asyncio.Task[None]] = set()
+        self._soon = False
 
+    def swap(
+        self, args: tuple[Part, ...], size: int, unless: Callable[[], str | None]
+    ) -> asyncio.Future[list[Reply]]:
+        """What swaps.lua says of this one. Who leaves does not stop it."""
+        assert len(args) == WIDTH
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[list[Reply]] = loop.create_future()
+        self._queue.append(Waiting(args, size, unless, told))
+        if not self._soon and len(self._flights) < UNDER_WAY:
+            self._soon = True
+            loop.call_soon(self._take_off)
+        return told
 
-def refused(error: hiredis.ReplyError) -> StoreUnavailable:
-    """What the server said, without what was said to it: that may hold a password."""
-    text = str(error).split(", with args beginning", 1)[0]
-    code = text.split(" ", 1)[0]
-    return unavailable(_ADVICE.get(code, text))
+    def _take_off(self) -> None:
+        self._soon = False
+        while self._queue and len(self._flights) < UNDER_WAY:
+            flight = asyncio.ensure_future(self._fly(self._take()))
+            self._flights.add(flight)
+            flight.add_done_callback(self._landed)
 
+    def _take(self) -> list[Waiting]:
+        taken = [self._queue.popleft()]
+        size = taken[0].size
+        while self._queue and len(taken) < MOST and (size := size + self._queue[0].size) <= MOST_BYTES:
+            taken.append(self._queue.popleft())
+        return taken
 
-class Pipe:
-    """`greet` is done on every new connection before anybody else may use it."""
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._take_off()
 
-    def __init__(
-        self,
-        address: Address,
-        tag: str,
-        greet: Callable[[Wire], Awaitable[None]],
-        *,
-        patience: float = PATIENCE,
-    ) -> None:
-        self._home = address
-        self._tag = tag
-        self._greet = greet
-        self._patience = patience
-        self.address = address  # where the slot is now
-        self._wires: list[Wire | None] = [None] * CONNECTIONS
-        self._opening: list[asyncio.Task[Wire] | None] = [None] * CONNECTIONS
-        self._next = 0
-        self._failure: tuple[float, str] = (0.0, "")  # until when it stands
-        self._ahead = 0.0  # the server's clock less our monotonic one
-        self._closed = False
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+    async def _fly(self, taken: list[Waiting]) -> None:
+        def args() -> tuple[Part, ...]:
+            for each in list(taken):
+                if why := each.unless():
+                    taken.remove(each)
+                    _fail(each, StoreUnavailable(why))
+            return tuple(part for each in taken for part in each.args)
 
-    async def run(
-        self, script: str, *args: Part, timed: bool = False, unless: Callable[[], str | None] = _never
-    ) -> Reply:
-        """`timed`: its first argument is until when it may be begun. `unless` is asked when there is a
-        connection, and so after its greeting: a reason not to."""
-        return await self._ask(("EVALSHA", SHAS[script], 1, self._tag, *args), script, timed, unless)
-
-    def _deadline(self) -> str:
-        """By the server's clock: until when a command that is sent now may be begun."""
-        return f"{time.monotonic() + self._ahead + self._patience - min(MARGIN, self._patience / 2):.6f}"
-
-    async def ask(self, *command: Part) -> Reply:
-        return await self._ask(command, "")
-
-    async def _ask(
-        self,
-        command: tuple[Part, ...],
-        script: str,
-        timed: bool = False,
-        unless: Callable[[], str | None] = _never,
-    ) -> Reply:
-        if self._closed:
-            raise StoreUnavailable("the store is closed")
-        self._under_way += 1
-        self._idle.clear()
         try:
-            # The first try is sent before anything is awaited: who is cancelled then has sent it.
-            for _ in range(3):
-                wire = self._ready() or await self._open(self._next)
-                if why := unless():
-                    raise StoreUnavailable(why)
-                until = (self._deadline(),) if timed else ()
-                reply = await wire.ask(*command[:4], *until, *command[4:])
-                if not isinstance(reply, hiredis.ReplyError):
-                    return reply
-                code = str(reply).split(" ", 1)[0]
-                if code == "NOSCRIPT":
-                    command = ("EVAL", SCRIPTS[script], *command[2:])
-                elif code == "MOVED":
-                    self._move(str(reply))
-                else:
-                    if code in _ELSEWHERE:
-                        wire.end("the server sent us away")
-                    raise refused(reply)
-            raise unavailable("the cluster sends us from node to node")
-        except Broken as error:
-            self.address = self._home
-            raise unavailable(error) from None
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
-
-    def _ready(self) -> Wire | None:
-        for _ in self._wires:
-            self._next = (self._next + 1) % len(self._wires)
-            wire = self._wires[self._next]
-            if wire is not None and wire.is_open:
-                return wire
-        return None
-
-    def _move(self, reply: str) -> None:
-        """MOVED 1234 host:port. The host may be empty: the one that we asked."""
-        host, _, port = reply.rsplit(" ", 1)[1].rpartition(":")
-        self.address = replace(self.address, host=host or self.address.host, port=int(port))
-        for wire in self._wires:
-            if wire is not None:
-                wire.end("the slot has moved")
-
-    async def _open(self, at: int) -> Wire:
-        until, why = self._failure
-        if time.monotonic() < until:
-            raise Broken(why)
-        opening = self._opening[at]
-        if opening is None or opening.done():
-            opening = self._opening[at] = asyncio.ensure_future(self._connect(at))
-            opening.add_done_callback(_look)
-        return await asyncio.shield(opening)
-
-    async def _connect(self, at: int) -> Wire:
-        try:
-            wire = await connect(self.address, self._patience)
-            try:
-                await self._introduce(wire)
-                await self._greet(wire)
-            except BaseException as error:
-                wire.end("the greeting failed")
-                if isinstance(error, StoreUnavailable):
-                    raise Broken(error.detail.removeprefix("the store is not available: ")) from None
-                raise
-        except Broken as error:
-            self._failure = (time.monotonic() + PAUSE, str(error))
+            replies = await self._pipe.run_in_time("swaps", args)
+            for each, reply in zip(list(taken), replies, strict=True):
+                if not each.told.done():
+                    each.told.set_result(reply)
+        except StoreUnavailable as error:
+            # Those that wait have not been sent; whoever waits longer waits for too long.
+            for each in (*taken, *self._queue):
+                _fail(each, error)
+            self._queue.clear()
+        except BaseException as error:
+            for each in taken:
+                _fail(each, unavailable(type(error).__name__))
             raise
-        if self._closed:
-            wire.end("closed")
-            raise Broken("the store is closed")
-        self._wires[at] = wire
-        self._failure = (0.0, "")
-        return wire
-
-    async def _introduce(self, wire: Wire) -> None:
-        told = [wire.ask(*command) for command in introduction(self.address)]
-        told += [wire.ask("SCRIPT", "LOAD", text) for text in SCRIPTS.values()]
-        for reply in await asyncio.gather(*told):
-            if isinstance(reply, hiredis.ReplyError):
-                raise refused(reply)
-        asked = time.monotonic()
-        seconds, micros = await wire.ask("TIME")
-        # As if the answer had been read from the clock when it was asked: never later than it was.
-        self._ahead = int(seconds) + int(micros) / 1e6 - (asked + time.monotonic()) / 2
-
-    async def keep_open(self) -> None:
-        """All of the connections, for whoever can wait; each failure shows at the next question."""
-        for at, wire in enumerate(self._wires):
-            if wire is None or not wire.is_open:
-                with contextlib.suppress(Broken):
-                    await self._open(at)
-
-    async def regreet(self) -> None:
-        """On one connection, for what may have changed on the server meanwhile."""
-        wire = self._ready()
-        if wire is not None:
-            with contextlib.suppress(Broken):
-                await self._greet(wire)
 
     async def close(self) -> None:
-        """What is under way is answered first, or has waited long enough."""
-        self._closed = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._patience):
-                await self._idle.wait()
-        for task in self._opening:
-            if task is not None:
-                task.cancel()
-        for wire in self._wires:
-            if wire is not None:
-                wire.end("closed")
+        """What is under way or waits is done first, or has failed."""
+        while self._queue or self._flights or self._soon:
+            await asyncio.gather(*self._flights, asyncio.sleep(0), return_exceptions=True)
 
 
-def _look(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
+def _fail(each: Waiting, error: StoreUnavailable) -> None:
+    if not each.told.done():
+        each.told.set_exception(error)
+        each.told.exception()  # perhaps nobody waits any more

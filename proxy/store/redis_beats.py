@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.store.heartbeats import Beat
-from proxy.store.redis_batch import Pipe
+from proxy.store.redis_pipe import Pipe
 from proxy.store.redis_wire import Reply
 
 DEAD = b"dead"

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 
 from proxy.faults import Point, reach
 from proxy.store.base import BlobLost, BlobRef
-from proxy.store.redis_batch import Pipe, unavailable
+from proxy.store.redis_pipe import Pipe, unavailable
 
 PIECE = 256 * 1024
 # Longer than any body takes to be written; what is left of a put that failed is gone after that.

@@ -1,10 +1,10 @@
 """The part of the Redis store that is about single calls: reading, comparing and swapping, history, marks.
 
-A swap is one script (swap.lua): the row, its history, its place in every index and in its run change together
-or not at all. A crash of this process before the reply leaves the one or the other, and the caller reads the
-row again. A crash of the server does too: a script is one entry of its log, and a torn one is not played
-back. A swap that comes to the server after its caller has given up (held up on the way, or by a server that
-stood still) is dropped there, by the server's clock: no claim lands that nobody knows of.
+A swap is a part of one script (swaps.lua): the row, its history, its place in every index and in its run
+change together or not at all. A crash of this process before the reply leaves the one or the other, and the
+caller reads the row again. A crash of the server does too: a script is one entry of its log, and a torn one
+is not played back. A swap that comes to the server after its caller has given up (held up on the way, or by a
+server that stood still) is dropped there, by the server's clock: no claim lands that nobody knows of.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from proxy.errors import StoreUnavailable
 from proxy.store.base import Swap, takes_seq
 from proxy.store.codec import DamagedRecord
 from proxy.store.marks import Marks, ServedMarks
-from proxy.store.redis_batch import Pipe, unavailable
+from proxy.store.redis_batch import Batch
+from proxy.store.redis_pipe import Pipe, unavailable
 from proxy.store.redis_rows import (
     read_call,
     read_entry,
@@ -38,6 +39,7 @@ MARKS_AFTER = 0.5
 LINE = 319
 # Wake-ups by pub/sub may be lost with a connection: so often a watcher looks for itself.
 LOOK_EVERY = 1.0
+_NOT_DONE = {-1: "the run is not there", -2: "the swap came too late and was not done"}
 _SENDS = (Event.CLAIM, Event.RESEND)
 
 
@@ -45,6 +47,7 @@ class RedisCalls:
     """What it takes for granted is RedisStore's."""
 
     _pipe: Pipe
+    _batch: Batch
     _tag: str
     _closed: bool
     _watchers: Watchers
@@ -87,17 +90,17 @@ class RedisCalls:
     async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        sends = not call.safe and entry.event in _SENDS
         args = _swap_args(call, entry, expected, served)
-        unless = self._refuses if sends else _sends_nothing
-        won, *told = await self._pipe.run("swap", *args, timed=True, unless=unless)
+        sends = not call.safe and entry.event in _SENDS
+        size = len(call.request) + (len(call.answer.body) if call.answer else 0)
+        won, *told = await self._batch.swap(args, size, self._refuses if sends else _sends_nothing)
         if won == 1:
             self._watchers.row_changed(call.key, call.version)
             return Swap(True, seq=told[0])
         if won == 0:
             present = told[0] if told else None
             return Swap(False, None if present is None else readable(call.key, present))
-        raise unavailable("the run is not there" if won == -1 else "the swap came too late and was not done")
+        raise unavailable(told[0].decode(errors="replace") if told else _NOT_DONE[won])
 
     async def note(self, key: bytes, entry: Entry) -> None:
         await self._pipe.run("note", key, write_entry(entry))
@@ -189,7 +192,7 @@ class RedisCalls:
 def _swap_args(
     call: Call, entry: Entry, expected: int, served: Serving | None
 ) -> tuple[bytes | str | int, ...]:
-    """In the order in which swap.lua takes them, after the deadline."""
+    """In the order in which swaps.lua takes them."""
     answer = call.answer
     try:
         small, large = write_call(call)

@@ -17,8 +17,8 @@ from proxy.store.base import Census, Collected, Orphans, Page, Query
 from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks
-from proxy.store.redis_batch import Pipe
 from proxy.store.redis_calls import readable
+from proxy.store.redis_pipe import Pipe
 from proxy.store.redis_rows import Facts, read_call, read_facts, read_line
 from proxy.store.unnamed import UNTOUCHED
 from proxy.store.watchers import Watchers

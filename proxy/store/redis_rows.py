@@ -1,7 +1,7 @@
 """Records as the bytes of a Redis value: a line that scripts read, a small part, the large parts.
 
-The line is made by swap.lua, which gives a row its number, its pulse and its place in the run. The small part
-is JSON, the large ones (request, head and body of the answer) follow as they are.
+The line is made by swaps.lua, which gives a row its number, its pulse and its place in the run. The small
+part is JSON, the large ones (request, head and body of the answer) follow as they are.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def run_id(tenant: str, name: str) -> str:
 
 
 def write_run(run: Run) -> list[str]:
-    """Created, active, state, version, pulse, last place, record: as run_swap.lua takes them."""
+    """Created, active, state, version, pulse, last place, record: as run_swaps.lua takes them."""
     row = dict(zip(RUN_COLUMNS, run_to_row(run), strict=True))
     return [
         repr(row["created_at"]), repr(row["active_at"]), row["state"], str(row["version"]),

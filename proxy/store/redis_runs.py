@@ -14,8 +14,9 @@ from proxy.errors import StoreUnavailable
 from proxy.store.base import RunPage, RunQuery
 from proxy.store.codec import DamagedRecord
 from proxy.store.marks import ServedMarks
-from proxy.store.redis_batch import Pipe, unavailable
+from proxy.store.redis_pipe import Pipe, unavailable
 from proxy.store.redis_rows import attempt_mark, read_exchange, read_run, read_step, run_id, write_run
+from proxy.store.redis_wire import Part
 
 # Runs are listed in portions: each is one moment of the server's time.
 PORTION = 200
@@ -66,10 +67,10 @@ class RedisRuns:
         except TypeError as error:
             raise unavailable(error) from error
         origin = run_id(run.tenant, run.origin or run.name)
-        won = await self._pipe.run(
-            "run_swap", run_id(run.tenant, run.name), expected, run.tenant, run.name, origin, *written, line,
-            timed=True,
+        args: tuple[Part, ...] = (
+            run_id(run.tenant, run.name), expected, run.tenant, run.name, origin, *written, line,
         )  # fmt: skip
+        won = await self._pipe.run_in_time("run_swap", lambda: args)
         if won == -2:
             raise unavailable("the swap came too late and was not done")
         return bool(won)

@@ -16,11 +16,12 @@ from typing import Any
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
-from proxy.store.redis_batch import PATIENCE, Pipe
+from proxy.store.redis_batch import Batch
 from proxy.store.redis_beats import RedisBeats
 from proxy.store.redis_blobs import RedisBlobs
 from proxy.store.redis_calls import RedisCalls
 from proxy.store.redis_index import RedisIndex
+from proxy.store.redis_pipe import PATIENCE, Pipe
 from proxy.store.redis_runs import RedisRuns
 from proxy.store.redis_safety import Durability, read_safety
 from proxy.store.redis_watch import Wakes
@@ -51,6 +52,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self.unsafe: str | None = None
         self._tell = tell
         self._pipe = Pipe(address, self._tag, self._greet, patience=patience)
+        self._batch = Batch(self._pipe)
         self._watchers = Watchers()
         self._wakes = Wakes(self._pipe, self._tag, self._watchers, patience)
         self._marks, self._served = Marks(), ServedMarks()
@@ -73,7 +75,6 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         await self._pipe.ask("SET", f"{self._tag}:secret", secrets.token_bytes(32), "NX")
         self.secret = await self._pipe.ask("GET", f"{self._tag}:secret")
         await self._heart.start()
-        await self._pipe.keep_open()
 
     @property
     def name(self) -> str:
@@ -105,13 +106,9 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         return None if self.durability is Durability.BEST_EFFORT else self.unsafe
 
     def _tend(self) -> None:
-        """After every beat: connections that are gone come back, settings that were changed are noticed."""
+        """After every beat: settings that were changed are noticed."""
         if not self._closed:
-            self._in_background(self._look_after())
-
-    async def _look_after(self) -> None:
-        await self._pipe.keep_open()
-        await self._pipe.regreet()
+            self._in_background(self._pipe.regreet())
 
     def _flush_soon(self) -> None:
         self._in_background(self._flush_marks())
@@ -166,6 +163,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         if self._marks_timer is not None:
             self._marks_timer.cancel()
         self._watchers.wake_all()
+        await self._batch.close()
         await _quietly(self._flush_marks())
         await self._heart.stop()
         await asyncio.gather(*self._chores)

@@ -12,7 +12,7 @@ from collections import Counter
 
 import hiredis
 
-from proxy.store.redis_batch import Pipe
+from proxy.store.redis_pipe import Pipe
 from proxy.store.redis_wire import Broken, Reply, Wire, connect, introduction
 from proxy.store.watchers import Watchers
 

@@ -1,10 +1,11 @@
 """Who lives, where no kernel can say it: every process beats in the store, and the others watch.
 
 Three rules. A watcher goes by its own clock alone: a beat that has not changed for `dead_after` of looking
-without a break is a silence. Death is written down by compare and swap on that very beat: a beat that came
-first wins, and whoever is written down never beats again. An owner that has not beaten for `dead_after` less
-a margin does not act, so it has stopped before anybody may bury it; what it claimed and has not sent then is
-sent by nobody but the one who takes it over.
+without a break is a silence; where the two have been given different ones, for the longer. Death is written
+down by compare and swap on that very beat: a beat that came first wins, and whoever is written down never
+beats again under that name. An owner that has not beaten for `dead_after` less a margin does not act, so it
+has stopped before anybody may bury it; buried, it begins anew under another name, and what it had claimed
+under the old one is no longer its own.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ def new_epoch() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """How an owner stands in the store. `dead` is for ever."""
+    """How an owner stands in the store. `dead` is for ever. `patience` is its own `dead_after`: until then it
+    may act, so nobody buries it sooner."""
 
     epoch: str
     count: int
     dead: bool = False
+    patience: float = 0.0
 
 
 class Watch:
@@ -51,7 +54,7 @@ class Watch:
 
     def __init__(self, dead_after: float) -> None:
         self._dead_after = dead_after
-        self._seen: dict[str, tuple[int, float]] = {}  # by epoch: its beat, and since when it is that one
+        self._seen: dict[str, tuple[Beat, float]] = {}  # by epoch: its beat, and since when it is that one
         self._looked_at = float("-inf")
 
     def look(self, beats: Iterable[Beat], at: float) -> None:
@@ -60,8 +63,8 @@ class Watch:
         before = self._seen if unbroken else {}
         self._seen = {}
         for beat in beats:
-            count, since = before.get(beat.epoch, (beat.count, at))
-            self._seen[beat.epoch] = (beat.count, since if count == beat.count else at)
+            seen, since = before.get(beat.epoch, (beat, at))
+            self._seen[beat.epoch] = (beat, since if seen.count == beat.count else at)
         self._looked_at = at
 
     def silent(self, at: float) -> list[Beat]:
@@ -70,33 +73,35 @@ class Watch:
         if at - self._looked_at > BREAK * self._dead_after:
             return []
         return [
-            Beat(epoch, count)
-            for epoch, (count, since) in self._seen.items()
-            if self._looked_at - since >= self._dead_after
+            beat
+            for beat, since in self._seen.values()
+            if self._looked_at - since >= max(self._dead_after, beat.patience)
         ]
 
 
 class Pulse:
-    """Whether this process may act: its own last beat is fresh, and nobody has buried it."""
+    """Whether this process may act: its own last beat is fresh."""
 
     def __init__(self, dead_after: float, clock: Callable[[], float] = now) -> None:
         self._fresh_for = (1 - MARGIN) * dead_after
         self._clock = clock
         self._until = float("-inf")
-        self.dead = False
 
     def landed(self, begun: float) -> None:
         """A beat that was begun then is in the store: nobody can have seen it before."""
         self._until = max(self._until, begun + self._fresh_for)
 
     def fresh(self) -> bool:
-        return not self.dead and self._clock() < self._until
+        return self._clock() < self._until
+
+    def lost(self) -> None:
+        self._until = float("-inf")
 
 
 class Beats(Protocol):
     """What a store does for it. Each raises StoreUnavailable."""
 
-    async def enroll(self, epoch: str) -> None:
+    async def enroll(self, epoch: str, patience: float) -> None:
         """A first beat, durable."""
 
     async def beat(self, epoch: str) -> list[Beat]:
@@ -123,27 +128,32 @@ class Heart:
         dead_after: float,
         clock: Callable[[], float] = now,
         each: Callable[[], None] = lambda: None,
+        renewed: Callable[[str, str], None] = lambda buried, epoch: None,
     ) -> None:
         self.epoch = new_epoch()
         self.pulse = Pulse(dead_after, clock)
         self._beats = beats
         self._watch = Watch(dead_after)
-        self._heartbeat = heartbeat
+        self._heartbeat, self._dead_after = heartbeat, dead_after
         self._clock = clock
         self._each = each  # after every beat that landed
+        self._renewed = renewed
+        self._turn = asyncio.Lock()
+        self._stopped = False
         self._dead: set[str] = set()
         self._known: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         begun = self._clock()
-        await self._beats.enroll(self.epoch)
+        await self._beats.enroll(self.epoch, self._dead_after)
         self.pulse.landed(begun)
         self._task = asyncio.create_task(self._beat_for_ever())
 
     async def stop(self) -> None:
         """Says good-bye if the store can be reached; else the others find out by themselves."""
-        self.pulse.dead = True
+        self._stopped = True
+        self.pulse.lost()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -165,15 +175,31 @@ class Heart:
             )  # fmt: skip
 
     async def beat(self) -> None:
+        async with self._turn:
+            await self._beat()
+
+    async def _beat(self) -> None:
         begun = self._clock()
         beats = await self._beats.beat(self.epoch)
         own = next((beat for beat in beats if beat.epoch == self.epoch), None)
-        if own is None or own.dead:
-            self.pulse.dead = True
-        elif not self.pulse.dead:
-            self.pulse.landed(begun)
         self._learn(beats)
+        if self._stopped:
+            return
+        if own is None or own.dead:
+            await self._begin_anew()
+        else:
+            self.pulse.landed(begun)
         self._each()
+
+    async def _begin_anew(self) -> None:
+        """Others have taken this process for dead, and what it had claimed is theirs to judge. Under another
+        name it may claim again; nothing that has the old one is sent."""
+        self.pulse.lost()
+        epoch, begun = new_epoch(), self._clock()
+        await self._beats.enroll(epoch, self._dead_after)
+        buried, self.epoch = self.epoch, epoch
+        self.pulse.landed(begun)
+        self._renewed(buried, epoch)
 
     async def dead_among(self, epochs: Iterable[str]) -> list[str]:
         """Those of them that are dead: written down, gone, or silent for so long that they are now."""

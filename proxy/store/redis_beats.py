@@ -1,4 +1,5 @@
-"""The beats of owners in Redis, for heartbeats.py: a hash of epochs, each with its count or the word dead."""
+"""The beats of owners in Redis, for heartbeats.py: a hash of epochs. Each has its beat and for how long it
+may be silent, or the word dead."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ class RedisBeats:
         self._pipe = pipe
         self._name = f"{tag}:beats"
 
-    async def enroll(self, epoch: str) -> None:
-        await self._pipe.ask("HSET", self._name, epoch, 1)
+    async def enroll(self, epoch: str, patience: float) -> None:
+        await self._pipe.ask("HSET", self._name, epoch, f"1 {patience!r}")
 
     async def beat(self, epoch: str) -> list[Beat]:
         return _read(await self._pipe.run("beat", epoch))
@@ -36,7 +37,12 @@ class RedisBeats:
 
 
 def _read(told: Reply) -> list[Beat]:
-    return [
-        Beat(epoch.decode(errors="replace"), 0 if count == DEAD else int(count), count == DEAD)
-        for epoch, count in zip(told[::2], told[1::2], strict=True)
-    ]
+    pairs = zip(told[::2], told[1::2], strict=True)
+    return [_beat(epoch.decode(errors="replace"), value) for epoch, value in pairs]
+
+
+def _beat(epoch: str, value: bytes) -> Beat:
+    if value == DEAD:
+        return Beat(epoch, 0, dead=True)
+    count, patience = value.split(b" ")
+    return Beat(epoch, int(count), patience=float(patience))

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from proxy.core.intent import OPEN_STATES, Call, State
 from proxy.store.base import Census, Collected, Orphans, Page, Query
@@ -19,11 +20,13 @@ from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks
 from proxy.store.redis_calls import readable
 from proxy.store.redis_pipe import Pipe
-from proxy.store.redis_rows import Facts, read_call, read_facts, read_line
+from proxy.store.redis_rows import Facts, read_call, read_facts, read_line, run_id
+from proxy.store.redis_wire import Part
 from proxy.store.unnamed import UNTOUCHED
 from proxy.store.watchers import Watchers
 
-PORTION = 200
+# So many at a time: each time is one moment in which the server does nothing else.
+PORTION = 400
 # A script that removes calls keeps everybody waiting for as long as it takes.
 MOST_BYTES = 4 * 1024 * 1024
 BEYOND = 2**53
@@ -42,6 +45,7 @@ class RedisIndex:
     _watchers: Watchers
     _heart: Heart
     _forget_dead: Callable[[], Awaitable[None]]
+    tenants_of: Callable[[str], Awaitable[list[str]]]
 
     async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
         if state is State.IN_DOUBT:
@@ -89,7 +93,12 @@ class RedisIndex:
         below = BEYOND if query.after is None else query.after
         fits: list[tuple[int, bytes]] = []
         unreadable: dict[str, str] = {}
-        async for number, key, row in self._walk(_index(query.state), "down", below, "small"):
+        walk = (
+            self._walk_runs(query) if query.run else self._walk(_index(query.state), "down", below, "small")
+        )
+        async for number, key, row in walk:
+            if number >= below:
+                continue
             try:
                 if _fits(read_facts(key, row), query):
                     fits.append((number, key))
@@ -103,6 +112,19 @@ class RedisIndex:
             query, [key for _, key in page if key.hex() not in unreadable], unreadable
         )
         return Page(calls=calls, next=page[-1][0] if len(fits) > len(page) else None, unreadable=unreadable)
+
+    async def _walk_runs(self, query: Query) -> AsyncIterator[tuple[int, bytes, bytes]]:
+        """The same of the runs of one name, the newest first: their calls need not be looked for."""
+        found: list[tuple[int, bytes, bytes]] = []
+        for tenant in [query.tenant] if query.tenant else await self.tenants_of(query.run):
+            steps = await self._pipe.ask("ZRANGE", f"{self._tag}:steps:{run_id(tenant, query.run)}", 0, -1)
+            for start in range(0, len(steps), PORTION):
+                keys = steps[start : start + PORTION]
+                rows = await self._pipe.run("rows", *keys)
+                numbers = [read_line(row)[0].number if row else 0 for row in rows]
+                found += [each for each in zip(numbers, keys, rows, strict=True) if each[2] is not None]
+        for each in sorted(found, reverse=True):
+            yield each
 
     async def _read_page(self, query: Query, keys: list[bytes], unreadable: dict[str, str]) -> list[Call]:
         """What has changed since it was found, and no longer fits, is left out."""
@@ -170,7 +192,7 @@ class RedisIndex:
                 room, more = limit - len(keys), 1
                 if room:
                     of_runs, more_bytes, more = await self._pipe.run(
-                        "runs_collect", repr(runs_before), room, MOST_BYTES, ""
+                        "runs_collect", repr(runs_before), room, MOST_BYTES
                     )
                     keys, size = keys + of_runs, size + more_bytes
             self._marks.gather()
@@ -182,17 +204,22 @@ class RedisIndex:
                 blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit)
         return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more))
 
-    async def _count_collectable(self, now: float, runs_before: float) -> Collected:
-        going: list[list[bytes]] = []
+    async def _in_portions(self, script: str, what: Part) -> list[Any]:
+        """What a script tells of everything, a part at a time: it says first how many it has looked at."""
+        told: list[Any] = []
         start = 0
         while True:
-            looked, *portion = await self._pipe.run("expired", repr(now), start, PORTION)
-            going += portion
+            looked, *some = await self._pipe.run(script, what, start, PORTION)
+            told += some
             start += looked
             if looked < PORTION:
-                break
+                return told
+
+    async def _count_collectable(self, now: float, runs_before: float) -> Collected:
+        going = await self._in_portions("expired", repr(now))
         if runs_before:
-            going += await self._pipe.run("runs_collect", repr(runs_before), 0, 0, "dry")
+            for run in await self._in_portions("runs_over", repr(runs_before)):
+                going += await self._in_portions("run_going", run)
         names = Counter(blob for _, *blobs in going for blob in blobs if blob != b"-")
         named = [word for digest, times in names.items() for word in (digest, times)]
         blobs, size = await self._pipe.run("blobs_unnamed", repr(UNTOUCHED), *named)

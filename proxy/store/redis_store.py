@@ -31,7 +31,7 @@ from proxy.store.watchers import Watchers
 # How the keys are laid out. A store of another layout is not touched.
 LAYOUT = b"1"
 
-Tell = Callable[..., Any]  # what happened, and facts about it
+Note = Callable[..., None]  # what happened, and facts about it
 
 
 class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
@@ -45,12 +45,12 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         dead_after: float,
         durability: Durability,
         patience: float,
-        tell: Tell,
+        note: Note,
     ) -> None:
         self._tag = f"{{{address.prefix}}}"
         self.durability = durability
         self.unsafe: str | None = None
-        self._tell = tell
+        self._note = note
         self._pipe = Pipe(address, self._tag, self._greet, patience=patience)
         self._batch = Batch(self._pipe)
         self._watchers = Watchers()
@@ -59,15 +59,19 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self._marks_timer: asyncio.TimerHandle | None = None
         self._flushing, self._collecting = asyncio.Lock(), asyncio.Lock()
         self._beats = RedisBeats(self._pipe, self._tag)
-        self._heart = Heart(self._beats, heartbeat=heartbeat, dead_after=dead_after, each=self._tend)
+        self._heart = Heart(
+            self._beats, heartbeat=heartbeat, dead_after=dead_after, each=self._tend, renewed=self._renewed
+        )
         self._chores: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.owner = self._heart.epoch
         self.secret = b""
 
-    async def start(self) -> None:
-        await self._pipe.ask("SET", f"{self._tag}:layout", LAYOUT, "NX")
+    async def start(self, *, make: bool = True) -> None:
+        if make:
+            await self._pipe.ask("SET", f"{self._tag}:layout", LAYOUT, "NX")
         layout = await self._pipe.ask("GET", f"{self._tag}:layout")
+        if layout is None:
+            raise ConfigurationError(f"there is no record in {self._pipe.address} under {self._tag}")
         if layout != LAYOUT:
             raise ConfigurationError(
                 f"the Redis store has layout {layout!r}, this semel knows {LAYOUT!r}: upgrade this process"
@@ -87,20 +91,11 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         """A new connection may lead to a server with other settings: it was restarted, or is another."""
         self._judge(await read_safety(wire))
 
-    def listen(self, tell: Tell) -> None:
-        """`tell` hears of the server's safety from now on; of how it is now, if that is not safe."""
-        self._tell = tell
-        if self.unsafe is not None:
-            self._tell_safety()
-
-    def _tell_safety(self) -> None:
-        told = "redis-safe" if self.unsafe is None else "redis-unsafe"
-        self._tell(told, durability=str(self.durability), why=self.unsafe or "")
-
     def _judge(self, unsafe: str | None) -> None:
         if unsafe != self.unsafe:
             self.unsafe = unsafe
-            self._tell_safety()
+            told = "redis-safe" if unsafe is None else "redis-unsafe"
+            self._note(told, durability=str(self.durability), why=unsafe or "")
 
     def _refuses(self) -> str | None:
         return None if self.durability is Durability.BEST_EFFORT else self.unsafe
@@ -120,14 +115,21 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
 
     # --- owners --------------------------------------------------------------------------------------
 
+    @property
+    def owner(self) -> str:
+        return self._heart.epoch
+
+    def _renewed(self, buried: str, epoch: str) -> None:
+        self._note(
+            "owner-renewed", was=buried, now=epoch, detail="others took this process for dead: it begins anew"
+        )
+
     def owns(self) -> bool:
         return not self._closed and self._heart.pulse.fresh()
 
     async def owner_is_dead(self, owner: str) -> bool:
         self._refuse_if_closed()
-        if owner == self.owner:
-            return self._heart.pulse.dead
-        return bool(await self._heart.dead_among([owner]))
+        return owner != self.owner and bool(await self._heart.dead_among([owner]))
 
     async def _forget_dead(self) -> None:
         await self._beats.forget_dead()
@@ -150,10 +152,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self._refuse_if_closed()
         await self._heart.beat()
         if not self.owns():
-            raise StoreUnavailable(
-                "nothing is sent any more, restart semel: it stood still for so long that other processes "
-                "took it for dead"
-            )
+            raise StoreUnavailable("nothing is sent now: the last sign of life in the store is too old")
 
     async def close(self) -> None:
         """What is under way is answered, marks are written, then the others are told."""
@@ -171,31 +170,39 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         await self._pipe.close()
 
 
+def _untold(event: str, **facts: object) -> None:
+    """Nobody listens."""
+
+
 async def open_redis(
     url: str,
     *,
     heartbeat: float = 5.0,
     dead_after: float = 15.0,
-    durability: str = "strict",
+    durability: str = "",
     patience: float = PATIENCE,
-    tell: Tell = lambda *_, **__: None,
+    make: bool = True,
+    note: Note = _untold,
 ) -> RedisStore:
-    """ConfigurationError if the URL is wrong or the server cannot serve. `tell` hears when the server's
-    settings turn out to be unsafe, or safe again."""
+    """ConfigurationError if the URL is wrong or the server cannot serve. `durability` may also stand in the
+    URL. `make`: the store may be made there. `note` hears when the server's settings turn out to be unsafe,
+    or safe again."""
+    address = read_url(url)
+    asked = durability or address.durability or Durability.STRICT
     try:
-        chosen = Durability(durability)
+        chosen = Durability(asked)
     except ValueError:
-        raise ConfigurationError(f"durability: {durability!r}; known are strict and best-effort") from None
+        raise ConfigurationError(f"durability: {asked!r}; known are strict and best-effort") from None
     store = RedisStore(
-        read_url(url),
+        address,
         heartbeat=heartbeat,
         dead_after=dead_after,
         durability=chosen,
         patience=patience,
-        tell=tell,
+        note=note,
     )
     try:
-        await store.start()
+        await store.start(make=make)
     except BaseException as error:
         await store.close()
         if isinstance(error, StoreUnavailable):

@@ -40,13 +40,14 @@ class Address:
     tls: bool = False
     verify: bool = True
     prefix: str = "semel"
+    durability: str = ""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
 def read_url(url: str) -> Address:
-    """redis[s]://[[user]:password@]host[:port][/database][?prefix=NAME&verify=none]"""
+    """redis[s]://[[user]:password@]host[:port][/database][?prefix=NAME&verify=none&durability=best-effort]"""
     try:
         parts = urlsplit(url)
         port = parts.port or 6379
@@ -57,11 +58,12 @@ def read_url(url: str) -> Address:
             "the store's URL cannot be read; it has the form redis://user:password@host:6379/0"
         ) from None
     prefix, verify = options.pop("prefix", "semel"), options.pop("verify", "full")
+    durability = options.pop("durability", "")
     if parts.scheme not in ("redis", "rediss") or not parts.hostname:
         raise ConfigurationError("the store's URL has the form redis://host:6379/0, or rediss:// with TLS")
     if options or verify not in ("full", "none"):
         wrong = ", ".join(options) or "verify"
-        raise ConfigurationError(f"the store's URL: {wrong}: known are prefix=NAME, verify=full|none")
+        raise ConfigurationError(f"the store's URL: {wrong}: known are prefix, verify, durability")
     if not prefix or set(prefix) & set("{} "):
         raise ConfigurationError("the store's URL: a prefix has no braces and no spaces")
     return Address(
@@ -73,6 +75,7 @@ def read_url(url: str) -> Address:
         tls=parts.scheme == "rediss",
         verify=verify == "full",
         prefix=prefix,
+        durability=durability,
     )
 
 

@@ -1,4 +1,5 @@
-"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND PLACE`."""
+"""Another process on the same store, driven by lines: `python -m tests.stores.process COMMAND PLACE`, where
+the place is a directory or an address."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from pathlib import Path
 from proxy import faults
 from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
-from proxy.store.redis_store import open_redis
 from tests.stores import calls
 
 ROOT = Path(__file__).parents[2]
+# Of owners in stores that cannot ask the kernel.
+HEARTBEAT, DEAD_AFTER = 0.2, 1.0
 
 
 def say(*words: object) -> None:
@@ -87,15 +89,21 @@ async def hold(store: Store) -> None:
     await hear()
 
 
+async def owns(store: Store) -> None:
+    """For each line heard: say whether this process may act, and as whom."""
+    while await hear():
+        say(store.owns(), store.owner)
+
+
 async def hold_on(store: Store) -> None:
-    """Say without end whether this process may act; say when it notices that it stood still."""
+    """Say without end whether this process may act, and under which name; say when it stood still."""
     before = time.monotonic()
     while True:
         now = time.monotonic()
-        if now - before > 0.4:
-            say("woke")
+        if now - before > DEAD_AFTER / 2:
+            say("woke", store.owner)
         before = now
-        say(store.owns())
+        say(store.owns(), store.owner)
         await asyncio.sleep(0.02)
 
 
@@ -109,6 +117,12 @@ async def claim_on(store: Store) -> None:
             say(call.id)
 
     await asyncio.gather(*(claims() for _ in range(8)))
+
+
+async def claim(store: Store) -> None:
+    """For each key heard: claim it, and say so."""
+    while key := await hear():
+        say((await store.swap(*calls.claim(store.owner, bytes.fromhex(key)), expected=0)).won)
 
 
 async def fork(store: Store) -> None:
@@ -129,6 +143,8 @@ COMMANDS = {
     "forget": forget,
     "collect": collect,
     "hold": hold,
+    "owns": owns,
+    "claim": claim,
     "hold_on": hold_on,
     "claim_on": claim_on,
     "fork": fork,
@@ -136,11 +152,11 @@ COMMANDS = {
 
 
 async def opened(place: str) -> Store:
-    """A directory, or the URL of a server; `BEATS` says how owners beat there."""
-    if place.startswith("redis://"):
-        heartbeat, dead_after = map(float, os.environ.get("BEATS", "5 15").split())
-        return await open_redis(place, heartbeat=heartbeat, dead_after=dead_after)
-    return await EmbeddedStore.open(Path(place))
+    if "://" not in place:
+        return await EmbeddedStore.open(Path(place))
+    from proxy.store.redis_store import open_redis
+
+    return await open_redis(place, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER)
 
 
 async def main(command: str, place: str, *args: str) -> None:

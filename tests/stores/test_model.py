@@ -1,13 +1,13 @@
-"""Every store and the reference model give the same answers on any walk through the table."""
+"""Each store and the reference model give the same answers on any walk through the table."""
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -23,6 +23,8 @@ SEEDS = 200 if os.environ.get("SEMEL_SOAK") else 12
 STEPS = 150
 # In neither store is this a living process, so pending rows are orphans in both.
 OWNER = "walker"
+
+Opened: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Store]]
 
 
 class Walk:
@@ -113,36 +115,34 @@ class Walk:
         )
 
 
-async def embedded(tmp_path: Path) -> Store:
-    return await EmbeddedStore.open(tmp_path / "state")
+@asynccontextmanager
+async def embedded(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    store = await EmbeddedStore.open(request.getfixturevalue("tmp_path") / "state")
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
-async def redis(tmp_path: Path) -> Store:
-    return await open_redis((tmp_path / "url").read_text())
+@asynccontextmanager
+async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    with valkey(request.getfixturevalue("tmp_path") / "server") as server:
+        store = await open_redis(server.url)
+        try:
+            yield store
+        finally:
+            await store.close()
 
 
-STORES: dict[str, Callable[[Path], Awaitable[Store]]] = {"embedded": embedded, "redis": redis}
-
-
-@pytest.fixture
-def _server(kind: str, tmp_path: Path) -> Iterator[None]:
-    if kind != "redis":
-        yield
-        return
-    with valkey(tmp_path / "server") as server:
-        (tmp_path / "url").write_text(server.url)
-        yield
-
-
-@pytest.mark.usefixtures("_server")
-@pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed: int, kind: str) -> None:
+@pytest.mark.parametrize("opened", [embedded, redis])
+async def test_a_random_walk_looks_the_same_in_both_stores(
+    request: pytest.FixtureRequest, opened: Opened, seed: int
+) -> None:
     """Every answer on the way, and everything there is at the end."""
     print(f"seed {seed}")
     walk, model = Walk(seed), MemoryStore()
-    store = await STORES[kind](tmp_path)
-    try:
+    async with opened(request) as store:
         for _ in range(STEPS):
             await walk.step(model, store)
         for key in walk.keys:
@@ -153,5 +153,3 @@ async def test_a_random_walk_looks_the_same_in_both_stores(tmp_path: Path, seed:
         assert found.oldest_doubt_at == expected.oldest_doubt_at
         orphans = {call.key: call for call in (await model.orphans()).calls}
         assert {call.key: call for call in (await store.orphans()).calls} == orphans
-    finally:
-        await store.close()

@@ -31,17 +31,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
         yield server
 
 
-async def no_stamp(store: Store) -> int:
-    assert store.settled_stamp() is None
-    return 0
-
-
 class TestRedis(RunContract, StoreContract):
     @pytest.fixture(autouse=True)
-    def _server(self, server: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _server(self, server: Valkey) -> None:
         self.server = server
         server.ask("FLUSHALL")
-        monkeypatch.setattr(contract, "known_stamp", no_stamp)
 
     async def open(self) -> RedisStore:
         return await open_redis(self.server.url)
@@ -77,7 +71,6 @@ class TestRedis(RunContract, StoreContract):
 
 class TestRedisCluster(TestRedis):
     @pytest.fixture(autouse=True)
-    def _server(self, cluster: Valkey, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _server(self, cluster: Valkey) -> None:
         self.server = cluster
         cluster.ask("FLUSHALL")
-        monkeypatch.setattr(contract, "known_stamp", no_stamp)

@@ -16,7 +16,7 @@ import pytest
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.base import Swap
 from proxy.store.redis_safety import REQUIRED, why_unsafe
-from proxy.store.redis_store import RedisStore, open_redis
+from proxy.store.redis_store import Note, RedisStore, open_redis
 from tests.inside import call, semel
 from tests.origin import READ_ALL, Origin, answer
 from tests.servers.valkey import Valkey, valkey
@@ -46,8 +46,12 @@ def unsafe_server(tmp_path: Path, how: str) -> Iterator[Valkey]:
 
 
 @asynccontextmanager
-async def opened(server: Valkey, durability: str = "strict") -> AsyncIterator[RedisStore]:
-    store = await open_redis(server.url, heartbeat=0.1, dead_after=10, durability=durability, patience=2)
+async def opened(
+    server: Valkey, durability: str = "strict", note: Note = lambda *_, **__: None
+) -> AsyncIterator[RedisStore]:
+    store = await open_redis(
+        server.url, heartbeat=0.1, dead_after=10, durability=durability, patience=2, note=note
+    )
     try:
         yield store
     finally:
@@ -107,8 +111,7 @@ async def test_best_effort_sends_all_the_same_and_shows_it(tmp_path: Path, how: 
     _, named = UNSAFE[how]
     told: list[tuple[str, dict[str, Any]]] = []
     with unsafe_server(tmp_path, how) as server:
-        async with opened(server, "best-effort") as store:
-            store.listen(lambda event, **facts: told.append((event, facts)))
+        async with opened(server, "best-effort", lambda event, **facts: told.append((event, facts))) as store:
             assert store.name == "redis-best-effort"
             assert named in (store.unsafe or "")
             assert (await store.swap(*calls.claim(store.owner), expected=0)).won
@@ -117,10 +120,30 @@ async def test_best_effort_sends_all_the_same_and_shows_it(tmp_path: Path, how: 
     assert named in facts["why"]
 
 
+async def test_best_effort_may_stand_in_the_url(tmp_path: Path) -> None:
+    """Where a URL is all that can be given."""
+    with unsafe_server(tmp_path, "no-log") as server:
+        store = await open_redis(f"{server.url}?durability=best-effort")
+        assert store.name == "redis-best-effort"
+        assert (await store.swap(*calls.claim(store.owner), expected=0)).won
+        await store.close()
+
+
 async def test_an_unknown_durability_is_refused() -> None:
     """Before anything is opened."""
-    with pytest.raises(ConfigurationError, match="best-effort"):
-        await open_redis("redis://127.0.0.1:1", durability="hopeful")
+    for url, durability in (("redis://127.0.0.1:1", "hopeful"), ("redis://127.0.0.1:1?durability=x", "")):
+        with pytest.raises(ConfigurationError, match="best-effort"):
+            await open_redis(url, durability=durability)
+
+
+async def test_who_only_looks_makes_nothing(tmp_path: Path) -> None:
+    """A server without a store stays without one, and that is said."""
+    with valkey(tmp_path / "server") as server:
+        with pytest.raises(ConfigurationError, match="no record"):
+            await open_redis(server.url, make=False)
+        assert server.ask("DBSIZE") == 0
+        await (await open_redis(server.url)).close()
+        await (await open_redis(server.url, make=False)).close()
 
 
 async def settled_on(store: RedisStore, unsafe: bool) -> None:
@@ -133,8 +156,7 @@ async def test_settings_that_change_while_it_runs_are_noticed(tmp_path: Path) ->
     """In both directions, with the next beat, and told each time."""
     told: list[str] = []
     with valkey(tmp_path / "server") as server:
-        async with opened(server) as store:
-            store.listen(lambda event, **_: told.append(event))
+        async with opened(server, note=lambda event, **_: told.append(event)) as store:
             assert store.unsafe is None
             assert store.name == "redis"
             server.ask("CONFIG", "SET", "appendfsync", "everysec")
@@ -190,7 +212,7 @@ rules:
 async def proxy(
     tmp_path: Path, server: Valkey, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[int]:
-    async def open_store(_: object) -> RedisStore:
+    async def open_store(_: object, **__: object) -> RedisStore:
         return await open_redis(server.url, heartbeat=0.2, dead_after=5, patience=2)
 
     monkeypatch.setattr("proxy.app.open_store", open_store)

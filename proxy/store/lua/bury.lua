@@ -1,4 +1,6 @@
 -- Dead for ever, if it still stands at this beat. 1: it is dead.
-local count = call('HGET', T .. ':beats', ARGV[1])
-if count == ARGV[2] then call('HSET', T .. ':beats', ARGV[1], 'dead') end
-return (not count or count == ARGV[2] or count == 'dead') and 1 or 0
+local value = call('HGET', T .. ':beats', ARGV[1])
+if not value or value == 'dead' then return 1 end
+if string.match(value, '^%d+') ~= ARGV[2] then return 0 end
+call('HSET', T .. ':beats', ARGV[1], 'dead')
+return 1

@@ -86,6 +86,26 @@ local function beat(run, at)
   return pulse
 end
 
+-- Runs last active before then that have no younger relative: a fork refers to what came before it. From which
+-- place on; until so many are found, or so many were looked at. Gives them, and how many were looked at.
+local function runs_over(before, from, many, most)
+  local over, looked = {}, 0
+  while (not many or #over < many) and (not most or looked < most) do
+    local found = call('ZRANGEBYSCORE', T .. ':active', '-inf', '(' .. before, 'LIMIT', from + looked, 100)
+    for _, run in ipairs(found) do
+      local young = false
+      for _, kin in ipairs(call('SMEMBERS', T .. ':family:' .. call('HGET', T .. ':r:' .. run, 'origin'))) do
+        local active = call('ZSCORE', T .. ':active', kin)
+        young = young or (active and tonumber(active) >= tonumber(before))
+      end
+      if not young and (not many or #over < many) then over[#over + 1] = run end
+    end
+    looked = looked + #found
+    if #found < 100 then break end
+  end
+  return over, looked
+end
+
 -- How an exchange stands. A run that is not there, or over, has no exchanges.
 local function serve(run, field, value, at)
   local state = call('HGET', T .. ':r:' .. run, 'state')

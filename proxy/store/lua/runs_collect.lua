@@ -1,41 +1,9 @@
 -- Runs that were last active before then, and have no younger relative, are over: first of all they are
--- expired, so that nobody goes on with one of which a part is gone. Then calls of one that is over are removed.
--- before, how many, how many bytes; or 'dry' to be told. Gives {keys, bytes, more}; dry: {size, blobs …}.
-local before, many, most, dry = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == 'dry'
+-- expired, so that nobody goes on with one of which a part is gone. Then calls of one that is over are removed;
+-- what is open stays. Before when, how many, how many bytes. Gives {keys, bytes, 1 if there is more to do}.
+local before, many, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local function has_young_kin(run)
-  local origin = call('HGET', T .. ':r:' .. run, 'origin')
-  for _, kin in ipairs(call('SMEMBERS', T .. ':family:' .. origin)) do
-    local active = call('ZSCORE', T .. ':active', kin)
-    if active and tonumber(active) >= tonumber(before) then return true end
-  end
-  return false
-end
-
-local over, from = {}, 0
-while dry or #over < many do
-  local found = call('ZRANGEBYSCORE', T .. ':active', '-inf', '(' .. before, 'LIMIT', from, 100)
-  if #found == 0 then break end
-  for _, run in ipairs(found) do
-    if (dry or #over < many) and not has_young_kin(run) then over[#over + 1] = run end
-  end
-  from = from + #found
-end
-
-if dry then
-  for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do over[#over + 1] = run end
-  local going = {}
-  for _, run in ipairs(over) do
-    for _, key in ipairs(call('ZRANGE', T .. ':steps:' .. run, 0, -1)) do
-      local head = head_of(key)
-      if head and not is_open(head.state) then
-        going[#going + 1] = {head.size, head.request_blob, head.answer_blob}
-      end
-    end
-  end
-  return going
-end
-
+local over = runs_over(before, 0, many)
 for _, run in ipairs(over) do
   local name = T .. ':r:' .. run
   call('HSET', name, 'state', 'expired')
@@ -47,21 +15,23 @@ for _, run in ipairs(over) do
 end
 
 for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do
-  local keys, bytes, left = {}, 0, 0
-  for _, key in ipairs(call('ZRANGE', T .. ':steps:' .. run, 0, -1)) do
-    local head = head_of(key)
-    if #keys == many or (#keys > 0 and bytes > most) then break end
-    if not head then
-      call('ZREM', T .. ':steps:' .. run, key)
-    elseif is_open(head.state) then
-      left = left + 1
-    else
-      remove(key, head)
-      call('ZREM', T .. ':steps:' .. run, key)
-      keys[#keys + 1], bytes = key, bytes + head.size
+  local steps, keys, bytes, open = T .. ':steps:' .. run, {}, 0, 0
+  repeat
+    local found = call('ZRANGE', steps, open, open + 99)
+    for _, key in ipairs(found) do
+      local head = head_of(key)
+      if head and is_open(head.state) then
+        open = open + 1
+      elseif #keys < many and bytes <= most then
+        if head then
+          remove(key, head)
+          keys[#keys + 1], bytes = key, bytes + head.size
+        end
+        call('ZREM', steps, key)
+      end
     end
-  end
+  until #found == 0 or #keys == many or bytes > most
   if #keys > 0 then return {keys, bytes, 1} end
-  if left == 0 then call('SREM', T .. ':clear', run) end
+  if open == 0 then call('SREM', T .. ':clear', run) end
 end
 return {{}, 0, #over > 0 and 1 or 0}

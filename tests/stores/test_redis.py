@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from proxy.store.base import BlobRef, Store
 from proxy.store.redis_store import RedisStore, open_redis
@@ -74,3 +76,12 @@ class TestRedisCluster(TestRedis):
     def _server(self, cluster: Valkey) -> None:
         self.server = cluster
         cluster.ask("FLUSHALL")
+
+
+def test_the_scripts_are_in_the_wheel() -> None:
+    """They are read from beside the modules."""
+    root = Path(__file__).parents[2]
+    shipped = {each.distribution_path for each in WheelBuilder(str(root)).recurse_included_files()}
+    scripts = {path.relative_to(root).as_posix() for path in (root / "proxy/store/lua").glob("*.lua")}
+    assert len(scripts) > 20
+    assert scripts <= shipped

@@ -189,6 +189,35 @@ async def test_settings_are_read_again_from_a_server_that_was_restarted(tmp_path
             await store.close()
 
 
+async def test_a_user_needs_no_more_rights_than_the_document_says(tmp_path: Path) -> None:
+    """Those that are written there are enough for everything, and nothing is unsafe with them."""
+    text = (Path(__file__).parents[2] / "docs" / "why" / "redis.md").read_text()
+    (rights,) = (line.split() for line in text.splitlines() if line.startswith("~{semel}*"))
+    with valkey(tmp_path / "server") as server:
+        assert server.ask("ACL", "SETUSER", "agent", "on", ">word", *rights) == b"OK"
+        store = await open_redis(server.url.replace("127.0.0.1", "agent:word@127.0.0.1"))
+        try:
+            assert store.unsafe is None
+            await store.open_run("default", "r", "a1", calls.NOW)
+            call, entry = calls.in_run(store.owner)
+            assert (await store.swap(call, entry, expected=0, served=calls.serving(call))).won
+            waiting = asyncio.create_task(store.changed(call.key, 1, 20.0))
+            await asyncio.sleep(0.05)
+            assert (await store.swap(*calls.settle(call), expected=1)).won
+            assert await waiting
+            assert (await store.census()).bytes_used > 0
+            blob = await store.put_blob([b"content"])
+            assert [piece async for piece in store.read_blob(blob)] == [b"content"]
+            await store.cache_put(b"k", b"v", 60.0)
+            assert (await store.orphans()).calls == []
+            store.mark_replayed(call.key, calls.NOW)
+            assert await store.replays(call.key) == 1
+            assert (await store.collect(calls.NOW, runs_before=calls.NOW + 9)).calls == 1
+            await store.ping()
+        finally:
+            await store.close()
+
+
 # --- through the whole of semel --------------------------------------------------------------------------
 
 

@@ -53,8 +53,8 @@ class RedisIndex:
             return [readable(key, row) for key, row in zip(told[::2], told[1::2], strict=True) if row]
         found: list[Call] = []
         async for _, key, row in self._walk(_index(state), "up", 0, "whole"):
-            if read_line(row)[0].state == state:
-                found.append(readable(key, row))
+            if (call := readable(key, row)).state is state:
+                found.append(call)
             if len(found) == limit:
                 break
         return found
@@ -121,8 +121,7 @@ class RedisIndex:
             for start in range(0, len(steps), PORTION):
                 keys = steps[start : start + PORTION]
                 rows = await self._pipe.run("rows", *keys)
-                numbers = [read_line(row)[0].number if row else 0 for row in rows]
-                found += [each for each in zip(numbers, keys, rows, strict=True) if each[2] is not None]
+                found += [(_number(row), key, row) for key, row in zip(keys, rows, strict=True) if row]
         for each in sorted(found, reverse=True):
             yield each
 
@@ -226,6 +225,13 @@ class RedisIndex:
         return Collected(
             calls=len(going), blobs=blobs, bytes=size + sum(int(each[0]) for each in going), more=False
         )
+
+
+def _number(row: bytes) -> int:
+    """What cannot be read comes last."""
+    with contextlib.suppress(DamagedRecord):
+        return read_line(row)[0].number
+    return 0
 
 
 def _index(state: State | None) -> str:

@@ -179,16 +179,19 @@ class Pipe:
         for reply in await asyncio.gather(*told):
             if isinstance(reply, hiredis.ReplyError):
                 raise refused(reply)
+        await self._compare_clocks(wire)
+
+    async def _compare_clocks(self, wire: Wire) -> None:
         asked = time.monotonic()
         seconds, micros = await wire.ask("TIME")
-        # As if the answer had been read from the clock when it was asked: never later than it was.
         self._ahead = int(seconds) + int(micros) / 1e6 - (asked + time.monotonic()) / 2
 
     async def regreet(self) -> None:
-        """For what may have changed on the server meanwhile."""
+        """For what may have changed on the server meanwhile, its clock too."""
         wire = self._ready()
         if wire is not None:
             with contextlib.suppress(Broken):
+                await self._compare_clocks(wire)
                 await self._greet(wire)
 
     async def close(self) -> None:

@@ -132,6 +132,9 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         return owner != self.owner and bool(await self._heart.dead_among([owner]))
 
     async def _forget_dead(self) -> None:
+        """Also those that died with nothing pending: nobody else would ever ask for them."""
+        others = [beat.epoch for beat in await self._beats.all() if beat.epoch != self.owner]
+        await self._heart.dead_among(others)
         await self._beats.forget_dead()
 
     # --- the rest ------------------------------------------------------------------------------------

@@ -122,6 +122,21 @@ async def test_the_calls_of_a_killed_process_become_orphans_and_its_traces_go(
     assert store.owns()
 
 
+async def test_a_process_that_was_killed_with_nothing_pending_leaves_no_trace(
+    server: Valkey, store: RedisStore
+) -> None:
+    """Nobody asks for it, and it is forgotten all the same; who lives stays."""
+    async with child("hold", server.url) as other:
+        assert server.ask("HEXISTS", "{semel}:beats", other.owner) == 1
+        other.process.kill()
+        await other.process.wait()
+    async with asyncio.timeout(30):
+        while server.ask("HEXISTS", "{semel}:beats", other.owner):
+            await store.orphans()
+            await asyncio.sleep(HEARTBEAT)
+    assert server.ask("HKEYS", "{semel}:beats") == [store.owner.encode()]
+
+
 async def test_an_owner_that_stood_still_says_no_before_its_first_byte(
     server: Valkey, store: RedisStore
 ) -> None:

@@ -28,10 +28,11 @@ local function head_of(key)
           answer_blob = answer_blob, length = string.find(text, '\n', 1, true)}
 end
 
--- The row without its large parts.
+-- The row without its large parts; one that does not begin as one as it is.
 local function small_of(key)
   local head = head_of(key)
   if not head then return false end
+  if not head.small then return call('GET', row_of(key)) end
   return call('GETRANGE', row_of(key), 0, head.length + head.small - 1)
 end
 

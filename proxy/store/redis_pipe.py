@@ -51,8 +51,11 @@ _ADVICE = {
 }
 
 
+UNAVAILABLE = "the store is not available: "
+
+
 def unavailable(reason: object) -> StoreUnavailable:
-    return StoreUnavailable(f"the store is not available: {reason}")
+    return StoreUnavailable(f"{UNAVAILABLE}{reason}")
 
 
 def refused(error: hiredis.ReplyError) -> StoreUnavailable:
@@ -161,7 +164,9 @@ class Pipe:
             except BaseException as error:
                 wire.end("the greeting failed")
                 if isinstance(error, StoreUnavailable):
-                    raise Broken(error.detail.removeprefix("the store is not available: ")) from None
+                    raise Broken(error.detail.removeprefix(UNAVAILABLE)) from None
+                if isinstance(error, TypeError | ValueError):
+                    raise Broken("the server answers otherwise than Redis does") from error
                 raise
         except Broken as error:
             self._failure = (time.monotonic() + PAUSE, str(error))
@@ -183,7 +188,10 @@ class Pipe:
 
     async def _compare_clocks(self, wire: Wire) -> None:
         asked = time.monotonic()
-        seconds, micros = await wire.ask("TIME")
+        told = await wire.ask("TIME")
+        if isinstance(told, hiredis.ReplyError):
+            raise refused(told)
+        seconds, micros = told
         self._ahead = int(seconds) + int(micros) / 1e6 - (asked + time.monotonic()) / 2
 
     async def regreet(self) -> None:
@@ -202,6 +210,7 @@ class Pipe:
                 await self._idle.wait()
         if self._opening is not None:
             self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._wire is not None:
             self._wire.end("closed")
 

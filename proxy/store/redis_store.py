@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+import hiredis
+
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
@@ -30,6 +32,10 @@ from proxy.store.watchers import Watchers
 
 # How the keys are laid out. A store of another layout is not touched.
 LAYOUT = b"1"
+GONE = (
+    "calls with effects are refused: the record that semel was started with is no longer in the Redis "
+    "server; it was emptied, or is another server. Restore the record, or restart semel to begin a new one."
+)
 
 Note = Callable[..., None]  # what happened, and facts about it
 
@@ -50,6 +56,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self._tag = f"{{{address.prefix}}}"
         self.durability = durability
         self.unsafe: str | None = None
+        self._gone: str | None = None
         self._note = note
         self._pipe = Pipe(address, self._tag, self._greet, patience=patience)
         self._batch = Batch(self._pipe)
@@ -88,8 +95,16 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
     # --- safety --------------------------------------------------------------------------------------
 
     async def _greet(self, wire: Wire) -> None:
-        """A new connection may lead to a server with other settings: it was restarted, or is another."""
-        self._judge(await read_safety(wire))
+        """A new connection may lead to a server with other settings, or with another record: it was
+        restarted, or is another."""
+        unsafe = await read_safety(wire)
+        self._gone = await self._look_for_the_record(wire)
+        self._judge(self._gone or unsafe)
+
+    async def _look_for_the_record(self, wire: Wire) -> str | None:
+        """Whether what was acknowledged is still there. A node of a cluster that is the wrong one says so."""
+        found = await wire.ask("GET", f"{self._tag}:secret") if self.secret else self.secret
+        return None if found == self.secret or isinstance(found, hiredis.ReplyError) else GONE
 
     def _judge(self, unsafe: str | None) -> None:
         if unsafe != self.unsafe:
@@ -98,7 +113,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
             self._note(told, durability=str(self.durability), why=unsafe or "")
 
     def _refuses(self) -> str | None:
-        return None if self.durability is Durability.BEST_EFFORT else self.unsafe
+        return self._gone or (None if self.durability is Durability.BEST_EFFORT else self.unsafe)
 
     def _tend(self) -> None:
         """After every beat: settings that were changed are noticed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -167,6 +168,44 @@ async def test_settings_that_change_while_it_runs_are_noticed(tmp_path: Path) ->
             await settled_on(store, False)
             assert (await store.swap(*calls.claim(store.owner), expected=0)).won
     assert told == ["redis-unsafe", "redis-safe"]
+
+
+@pytest.mark.parametrize("durability", ["strict", "best-effort"])
+async def test_a_server_that_lost_the_record_takes_no_call_with_effects(
+    tmp_path: Path, durability: str
+) -> None:
+    """Emptied by a person, or started again without its log: what was done is not known any more, so nothing
+    is done again on the word of an empty record, not even by best effort. With the record it goes on."""
+    with valkey(tmp_path / "server") as server:
+        async with opened(server, durability) as store:
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            server.kill()
+            kept = server.directory / "appendonlydir"
+            kept.rename(tmp_path / "kept")
+            server.start()
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable):
+                    await store.swap(*calls.claim(store.owner), expected=0)
+            with pytest.raises(StoreUnavailable, match="no longer"):
+                await store.swap(*calls.claim(store.owner), expected=0)
+            assert sum((await store.census()).by_state.values()) == 0
+            server.kill()
+            shutil.rmtree(kept)
+            (tmp_path / "kept").rename(kept)
+            server.start()
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        assert (await store.swap(*calls.settle(call), expected=1)).won
+                        break
+                    except StoreUnavailable:
+                        await asyncio.sleep(0.02)
+            assert (await store.swap(*calls.claim(store.owner), expected=0)).won
+            server.ask("FLUSHALL")
+            await settled_on(store, True)
+            with pytest.raises(StoreUnavailable, match="no longer"):
+                await store.swap(*calls.claim(store.owner), expected=0)
 
 
 async def test_settings_are_read_again_from_a_server_that_was_restarted(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from proxy import faults
 from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
+from proxy.store.opening import Place, open_store
 from tests.stores import calls
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +96,30 @@ async def owns(store: Store) -> None:
         say(store.owns(), store.owner)
 
 
+async def hold_on(store: Store) -> None:
+    """Say without end whether this process may act, and under which name; say when it stood still."""
+    before = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if now - before > DEAD_AFTER / 2:
+            say("woke", store.owner)
+        before = now
+        say(store.owns(), store.owner)
+        await asyncio.sleep(0.02)
+
+
+async def claim_on(store: Store) -> None:
+    """Claim without end, and say what was acknowledged."""
+
+    async def claims() -> None:
+        while True:
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            say(call.id)
+
+    await asyncio.gather(*(claims() for _ in range(8)))
+
+
 async def claim(store: Store) -> None:
     """For each key heard: claim it, and say so."""
     while key := await hear():
@@ -121,6 +146,8 @@ COMMANDS = {
     "hold": hold,
     "owns": owns,
     "claim": claim,
+    "hold_on": hold_on,
+    "claim_on": claim_on,
     "fork": fork,
 }
 
@@ -128,9 +155,7 @@ COMMANDS = {
 async def opened(place: str) -> Store:
     if "://" not in place:
         return await EmbeddedStore.open(Path(place))
-    from proxy.store.postgres import PostgresStore
-
-    return await PostgresStore.open(place, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER)
+    return await open_store(Place(store=place, state=Path(), heartbeat=HEARTBEAT, dead_after=DEAD_AFTER))
 
 
 async def main(command: str, place: str, *args: str) -> None:

@@ -16,7 +16,9 @@ from proxy.store.base import Query, Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.memory import MemoryStore
 from proxy.store.postgres import PostgresStore
+from proxy.store.redis_store import open_redis
 from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import valkey
 from tests.stores import calls
 
 SEEDS = 200 if os.environ.get("SEMEL_SOAK") else 12
@@ -134,8 +136,18 @@ async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
         await store.close()
 
 
+@asynccontextmanager
+async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    with valkey(request.getfixturevalue("tmp_path") / "server") as server:
+        store = await open_redis(server.url)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("opened", [embedded, postgres])
+@pytest.mark.parametrize("opened", [embedded, postgres, redis])
 async def test_a_random_walk_looks_the_same_in_both_stores(
     request: pytest.FixtureRequest, opened: Opened, seed: int
 ) -> None:

@@ -1,0 +1,66 @@
+-- Compare and swap rows, each on its own: until when, then 22 arguments for each. Gives for each {1, seq},
+-- {0, present row or nil}, {-1} (no such run), {-2} (too late: nothing was done) or {-3, what went wrong}.
+local WIDTH = 22
+
+local function swap(key, expected, born, version, state, owner, number_of_size, small, large, line, expires,
+                    since, request_blob, answer_blob, at, run, takes_seq, seq, served_run, served_field,
+                    served_value, served_at)
+  local had = head_of(key)
+  if (had and had.version or '0') ~= expected or (had and had.born ~= born) then
+    return {0, call('GET', row_of(key))}
+  end
+  local pulse = 0
+  if run ~= '' then
+    local run_state = call('HGET', T .. ':r:' .. run, 'state')
+    if not run_state then return {-1} end
+    if takes_seq == '1' and run_state == 'expired' then return {0, call('GET', row_of(key))} end
+    pulse = beat(run, at)
+    if takes_seq == '1' then seq = call('HINCRBY', T .. ':r:' .. run, 'last_seq', 1) end
+    call('ZADD', T .. ':steps:' .. run, pulse, key)
+  end
+  local number
+  if had then
+    number = had.number
+    unlist(key, had)
+    if had.request_blob ~= request_blob then name_blob(had.request_blob, -1) end
+    if had.answer_blob ~= answer_blob then name_blob(had.answer_blob, -1) end
+  else
+    number = string.format('%d', call('INCR', T .. ':n'))
+    call('ZADD', T .. ':all', number, key)
+  end
+  if not had or had.request_blob ~= request_blob then name_blob(request_blob, 1) end
+  if not had or had.answer_blob ~= answer_blob then name_blob(answer_blob, 1) end
+
+  local row = table.concat({version, born, state, number, string.format('%d', pulse), string.format('%d', seq),
+                            number_of_size, string.format('%d', #small), request_blob, answer_blob}, ' ')
+              .. '\n' .. small .. large
+  call('SET', row_of(key), row)
+  call('RPUSH', T .. ':e:' .. key, line)
+  if state == 'pending' then
+    call('HSET', T .. ':pending', key, number .. ' ' .. owner)
+  elseif state ~= 'done' then
+    call('ZADD', T .. ':s:' .. state, number, key)
+    if state == 'in_doubt' then call('ZADD', T .. ':doubts', since, doubt_of(number, key)) end
+  end
+  if expires ~= '' then
+    call('ZADD', T .. ':expiring', expires, key)
+  elseif had then
+    call('ZREM', T .. ':expiring', key)
+  end
+  if served_field ~= '' then serve(served_run, served_field, served_value, served_at) end
+  call('PUBLISH', T .. ':w:' .. key, version)
+  return {1, tonumber(seq)}
+end
+
+local late = is_late(ARGV[1])
+local replies = {}
+for first = 2, #ARGV, WIDTH do
+  if late then
+    replies[#replies + 1] = {-2}
+  else
+    local done, reply = pcall(swap, unpack(ARGV, first, first + WIDTH - 1))
+    if not done then reply = {-3, type(reply) == 'table' and reply.err or tostring(reply)} end
+    replies[#replies + 1] = reply
+  end
+end
+return replies

@@ -273,6 +273,7 @@ def place_of(settings: Settings, **more: Any) -> opening.Place:  # noqa: ANN401 
         state=settings.state,
         heartbeat=owners.heartbeat,
         dead_after=owners.dead_after,
+        durability=settings.durability,
         **more,
     )
 

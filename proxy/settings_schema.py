@@ -31,6 +31,7 @@ from proxy.policy_file.values import (
     written,
 )
 from proxy.quantities import quoted
+from proxy.store.opening import Durability
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 
@@ -129,6 +130,7 @@ class Settings:
     tls: Tls | None = None
     state: Path = field(default_factory=lambda: Path("~/.local/state/semel").expanduser())
     store: str = "embedded"
+    durability: Durability = Durability.STRICT
     workers: int = 1
     policies: tuple[str, ...] = ("presets",)
     limits: Limits = field(default_factory=Limits)
@@ -280,7 +282,14 @@ SETTINGS = _level(
     Field("tls", "A certificate for the listener.", nested(TLS, Tls)),
     Field("state", "The directory of the embedded store; flag --state-dir.", _path, "~/.local/state/semel"),
     Field("store", "embedded, memory, postgres://…, redis://…", text(_store), "embedded"),
-    Field("workers", "Processes.", whole(1, 256), "1"),
+    Field(
+        "durability",
+        "Of a Redis store: strict refuses calls with effects where the server's settings may lose a write, "
+        "best-effort makes them all the same.",
+        choice(Durability),
+        "strict",
+    ),
+    Field("workers", "Processes that share the address.", whole(1, 256), "1"),
     Field(
         "policies",
         "'presets' (what ships with semel), files, directories; later ones win.",

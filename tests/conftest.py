@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import ambient
 from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import Valkey, valkey
 
 settings.register_profile(
     "semel", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -54,8 +55,20 @@ def postgres_address(postgres_server: PostgresServer, database: str) -> str:
     return postgres_server.url(database)
 
 
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    with valkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_address(valkey_server: Valkey) -> str:
+    valkey_server.ask("FLUSHALL")
+    return valkey_server.url
+
+
 # By name: the fixture that gives its address; None for the one that needs none.
-STORES = {"embedded": None, "postgres": "postgres_address"}
+STORES = {"embedded": None, "postgres": "postgres_address", "redis": "redis_address"}
 
 
 @pytest.fixture(params=STORES)

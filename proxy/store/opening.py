@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -26,6 +27,13 @@ def _untold(event: str, **fields: object) -> None:
     """Nobody listens."""
 
 
+class Durability(StrEnum):
+    """Of a Redis store: what becomes of calls with effects where the server's settings may lose a write."""
+
+    STRICT = "strict"  # they are refused
+    BEST_EFFORT = "best-effort"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where the record is kept. `make`: it may be made there; who only looks makes nothing."""
@@ -34,6 +42,7 @@ class Place:
     state: Path
     heartbeat: float = 5.0
     dead_after: float = 15.0
+    durability: Durability = Durability.STRICT  # an address may say best-effort too
     make: bool = True
     note: Note = _untold
 
@@ -67,9 +76,10 @@ async def _postgres(place: Place) -> Store:
 
 
 async def _redis(place: Place) -> Store:
-    module = _driver("proxy.store.redis_store", "redis", "redis")
+    module = _driver("proxy.store.redis_store", "hiredis", "redis")
     store: Store = await module.open_redis(
         place.store,
+        durability="" if place.durability is Durability.STRICT else place.durability,
         heartbeat=place.heartbeat,
         dead_after=place.dead_after,
         make=place.make,
@@ -108,10 +118,6 @@ def _driver(module: str, package: str, extra: str) -> Any:  # noqa: ANN401 (a mo
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name == module:
-            raise ConfigurationError(
-                f"A {extra} store is not supported yet: use embedded or postgres://…"
-            ) from None
         if (error.name or "").partition(".")[0] != package:
             raise
     except ImportError as error:  # psycopg without a libpq

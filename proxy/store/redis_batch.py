@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from proxy.errors import StoreUnavailable
+from proxy.faults import Point, reach
 from proxy.store.redis_pipe import Pipe, unavailable
 from proxy.store.redis_wire import Part, Reply
 
@@ -78,7 +79,9 @@ class Batch:
             return tuple(part for each in taken for part in each.args)
 
         try:
+            reach(Point.COMMIT_BEGUN)
             replies = await self._pipe.run_in_time("swaps", args)
+            reach(Point.COMMITTED)
             for each, reply in zip(list(taken), replies, strict=True):
                 if not each.told.done():
                     each.told.set_result(reply)

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import nginx
+from benchmarks.growing import measure_growing
 from benchmarks.million import Check, measure_store
+from benchmarks.stores import measure_stores
 from benchmarks.table import Figures, as_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -33,14 +35,15 @@ SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
 
 
 @contextmanager
-def server(command: Sequence[str], core: int, log: Path) -> Iterator[int]:
+def server(command: Sequence[str], core: int | None, log: Path) -> Iterator[int]:
+    """On one core, or wherever there is room."""
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=errors,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            preexec_fn=lambda: os.sched_setaffinity(0, CORES if core is None else {core}),
         )
         try:
             assert process.stdout is not None
@@ -157,7 +160,7 @@ def main() -> int:
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--requests", type=int, default=3000)
     options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--only", choices=["http", "store"])
+    options.add_argument("--only", choices=["http", "store", "stores"])
     options.add_argument("--json", action="store_true")
     options.add_argument("--table", type=Path, metavar="FILE", help="write the figures as Markdown")
     chosen = options.parse_args()
@@ -166,7 +169,7 @@ def main() -> int:
     shown: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         work = Path(folder)
-        if chosen.only != "store":
+        if chosen.only in (None, "http"):
             found = measure_http(chosen.rounds, chosen.requests, work)
             rates = {name: statistics.median(values) for name, values in found.items()}
             checks += [
@@ -179,7 +182,21 @@ def main() -> int:
             ]  # fmt: skip
             if NGINX in found:
                 shown["replay against an nginx proxy_cache hit"] = ratio(found, "semel replay", NGINX)
-        if chosen.only != "http":
+        if chosen.only in (None, "stores"):
+            on_stores = measure_stores(server, load, chosen.rounds, chosen.requests, CONNECTIONS, work)
+            rates |= {name: statistics.median(values) for name, values in on_stores.items()}
+            for store in ("PostgreSQL", "Valkey"):
+                against = f"once on {store} against the embedded store"
+                checks.append(
+                    (against, ratio(on_stores, f"once on {store}", "once on embedded"), "at least", 0.6)
+                )
+            two = ratio(on_stores, "replays by 2 workers", "replays by 1 worker")
+            if len(CORES) >= 4:
+                checks.append(("replays by two workers against one", two, "at least", 1.6))
+            else:
+                shown[f"replays by two workers against one, on {len(CORES)} cores"] = two
+            checks += measure_growing(work, chosen.rows)
+        if chosen.only in (None, "store"):
             judged, shown_too = measure_store(work, chosen.rows)
             checks += judged
             shown |= shown_too

@@ -65,6 +65,7 @@ async def once(store: PostgresStore) -> float:
     return statistics.median(rounds)
 
 
+@pytest.mark.soak
 async def test_claims_and_settles_do_not_slow_down_as_the_ledger_grows(
     store: PostgresStore, postgres_server: PostgresServer, database: str
 ) -> None:

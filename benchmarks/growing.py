@@ -1,0 +1,103 @@
+"""Claims and settlements among a thousand and among a million rows, on every store.
+
+The rows are put in past the store, as bulk; what is measured goes through the store. Rounds are taken on the
+small and on the large one in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+import uvloop
+
+from benchmarks import million
+from benchmarks.million import FEW, Check
+from proxy.store.base import Store
+from proxy.store.embedded import EmbeddedStore
+from proxy.store.postgres import PostgresStore
+from proxy.store.redis_store import open_redis
+from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import valkey
+from tests.stores import calls, test_postgres_large, test_redis_size
+
+ROUNDS, CALLS, CALLERS = 9, 1000, 32
+
+
+async def once(store: Store) -> float:
+    """Seconds for so many claims, each settled by its caller."""
+    left = iter(range(CALLS))
+
+    async def caller() -> None:
+        for _ in left:
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(call, entry, expected=0)).won
+            assert (await store.swap(*calls.settle(call, b"y" * 450), expected=1)).won
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return time.perf_counter() - began
+
+
+async def compared(few: Store, many: Store) -> float:
+    ratios = []
+    for number in range(ROUNDS + 1):
+        small, large = await once(few), await once(many)
+        if number:  # the first only warms up
+            ratios.append(large / small)
+    return statistics.median(ratios)
+
+
+async def embedded(work: Path, count: int) -> float:
+    async with AsyncExitStack() as stack:
+        stores = []
+        for number in (FEW, count):
+            directory = work / f"growing-{number}"
+            await million.make(directory)
+            million.fill(directory, number)
+            stores.append(await EmbeddedStore.open(directory))
+            stack.push_async_callback(stores[-1].close)
+        return await compared(*stores)
+
+
+async def postgres(_: Path, count: int) -> float:
+    server = PostgresServer()
+    try:
+        server.start()
+        async with AsyncExitStack() as stack:
+            stores = []
+            for number in (FEW, count):
+                database = server.new_database()
+                stores.append(await PostgresStore.open(server.url(database), dead_after=600.0))
+                stack.push_async_callback(stores[-1].close)
+                await asyncio.to_thread(test_postgres_large.fill, server, database, 1, number)
+            return await compared(*stores)
+    finally:
+        server.remove()
+
+
+async def redis(work: Path, count: int) -> float:
+    with ExitStack() as servers:
+        async with AsyncExitStack() as stack:
+            stores = []
+            for number in (FEW, count):
+                server = servers.enter_context(valkey(work / f"valkey-{number}"))
+                stores.append(await open_redis(server.url, dead_after=600.0))
+                stack.push_async_callback(stores[-1].close)
+                await test_redis_size.fill(server, stores[-1], number)
+            return await compared(*stores)
+
+
+def measure_growing(work: Path, count: int) -> list[Check]:
+    checks: list[Check] = []
+    for name, measured in {"embedded": embedded, "PostgreSQL": postgres, "Valkey": redis}.items():
+        print(f"claims among {count:,} rows: {name}", file=sys.stderr, flush=True)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            ratio = runner.run(measured(work, count))
+        label = f"claim and settlement among {count:,} rows against {FEW:,}, {name}, times"
+        checks.append((label, ratio, "at most", 1.3))
+    return checks

@@ -132,9 +132,9 @@ class Turns(web_protocol.RequestHandler):
                 await self._waiter
             except asyncio.CancelledError as cancelled:
                 begun, self._begun = self._begun, None
-                if begun is not None:
-                    await _go_on(begun, cancelled)
-                raise
+                if begun is None:
+                    raise
+                return _go_on(begun, cancelled)  # it hears of it as if it had been awaited all along
             finally:
                 self._waiter = None
             if self._begun is not None:

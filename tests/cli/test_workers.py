@@ -50,6 +50,7 @@ async def counted(port: int, metric: str = "semel_calls_total", **labels: str) -
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(one in line for one in wanted))
 
 
+@pytest.mark.usefixtures("any_store")
 async def test_a_call_happens_once_whoever_is_asked(tmp_path: Path) -> None:
     """Identical calls at once, over all workers: one goes out, all get its answer."""
     async with Origin(OK) as origin, serving(tmp_path, origin, 3) as semel:
@@ -60,6 +61,7 @@ async def test_a_call_happens_once_whoever_is_asked(tmp_path: Path) -> None:
         assert await semel.stop() == 0
 
 
+@pytest.mark.usefixtures("any_store")
 async def test_whoever_is_asked_tells_what_all_have_counted(tmp_path: Path) -> None:
     """Every scrape, by whichever worker, is the sum; and it never falls, though one is killed."""
     async with Origin(OK) as origin, serving(tmp_path, origin) as semel:
@@ -76,6 +78,7 @@ async def test_whoever_is_asked_tells_what_all_have_counted(tmp_path: Path) -> N
         assert re.search(r'"event":"worker-died".*"how":"signal 9"', semel.log)
 
 
+@pytest.mark.usefixtures("any_store")
 async def test_a_worker_that_is_killed_is_replaced_and_its_call_recovered(tmp_path: Path) -> None:
     """The call that it had sent is in doubt, not sent again; everything else goes on."""
     go = asyncio.Event()

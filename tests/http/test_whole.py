@@ -17,7 +17,7 @@ from proxy.front import arriving
 from proxy.front.turns import HttpRequest
 from proxy.front.whole import Incomplete, Whole, WholeReader
 from tests.http.streaming import JSON, policy_of
-from tests.inside import read_answer, request_bytes, semel, until
+from tests.inside import call, read_answer, request_bytes, semel, until
 from tests.origin import OK, READ_ALL, Origin, Wait, answer
 
 PLAIN = request_bytes("POST", "/up/x?y=1", {"Content-Type": "application/json", "X": "z"}, b'{"a": 1}')
@@ -272,3 +272,51 @@ async def test_the_next_request_waits_for_one_that_was_begun(tmp_path: Path) -> 
         assert (await read_answer(reader)).body == b"slow"
         assert (await read_answer(reader)).semel == "executed"
         writer.close()
+
+
+async def test_who_leaves_before_a_begun_request_is_taken_over(tmp_path: Path) -> None:
+    """In the one moment in which nobody awaits it: it is told, and nothing is left behind."""
+    async with Origin(OK) as origin, semel(tmp_path, policy_of(origin)) as app:
+        _, writer = await asyncio.open_connection("127.0.0.1", app.address.port)
+        [connection] = await connections(app)
+        await until(lambda: connection._waiter is not None)
+        task = connection._task_handler
+
+        def ask_and_leave() -> None:
+            connection.data_received(request_bytes("POST", "/up/hold", JSON, b'{"n": 1}'))
+            assert connection._begun is not None
+            connection.connection_lost(ConnectionResetError())
+
+        asyncio.get_running_loop().call_soon(ask_and_leave)
+        await until(task.done)
+        assert task.cancelled()
+        assert connection._begun is None
+        writer.close()
+        assert (await call(app.address.port, "POST", "/up/hold", JSON, b'{"n": 1}')).status == 200
+        assert len(origin.requests) == 1
+
+
+async def test_what_is_begun_may_set_itself_a_time(tmp_path: Path) -> None:
+    """It runs in the name of the connection's task, also before that has taken it over."""
+    seen: list[object] = []
+
+    async with semel(tmp_path, "upstream: up\nbase_url: http://127.0.0.1:9\n") as app:
+        serve = app._listener.handler
+
+        async def in_time(request: HttpRequest) -> Any:
+            seen.append(asyncio.current_task() is request.protocol._task_handler)
+            try:
+                async with asyncio.timeout(0):
+                    await asyncio.sleep(60)
+            except TimeoutError:
+                seen.append("in time")
+            return await serve(request)
+
+        app._listener.handler = in_time
+        reader, writer = await asyncio.open_connection("127.0.0.1", app.address.port)
+        await connections(app)
+        for _ in range(2):
+            writer.write(request_bytes("GET", "/healthz"))
+            assert (await read_answer(reader)).status == 200
+        writer.close()
+    assert seen == [True, "in time"] * 2

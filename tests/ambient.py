@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from proxy.store.base import Query, Store
+from proxy.store.base import Query, RunQuery, Store
 from proxy.store.opening import Place, open_store
 
 EMBEDDED = "embedded"
@@ -61,5 +61,20 @@ async def states_in(state: Path) -> list[str]:
     try:
         page = await there.find(Query(limit=1000))
         return [str(call.state) for call in reversed(page.calls)]
+    finally:
+        await there.close()
+
+
+async def everything_in(state: Path) -> bytes:
+    """All that is kept, as far as it can be read: to look for what must not be there."""
+    files = b"".join(file.read_bytes() for file in state.rglob("*") if file.is_file())
+    if store() == EMBEDDED:
+        return files
+    there = await opened(state)
+    try:
+        calls = (await there.find(Query(limit=1000))).calls
+        histories = [await there.history(call.key) for call in calls]
+        runs = (await there.list_runs(RunQuery(limit=1000))).runs
+        return files + repr((calls, histories, runs)).encode()
     finally:
         await there.close()

@@ -120,7 +120,7 @@ async def test_the_agent_is_killed_until_it_finishes(tmp_path: Path) -> None:
             state = tmp_path / f"state-{campaign}"
             async with SemelProcess(state, policies_for(world, tmp_path)) as semel:
                 for attempt in range(1000):
-                    agent = await Started.at(f"{semel.url}/@run+a{attempt}/up")
+                    agent = await Started.at(f"{semel.url}/@run{campaign}+a{attempt}/up")
                     await agent.until(chance.randrange(STEPS))
                     await asyncio.sleep(chance.uniform(0.0, 0.03))
                     agent.kill()
@@ -178,7 +178,7 @@ class Campaign:
                         await self._settle(semel)
 
     async def _one_start(self, semel: SemelProcess, attempt: int) -> tuple[int, list[str]]:
-        agent = await Started.at(f"{semel.url}/@run+a{attempt}/up")
+        agent = await Started.at(f"{semel.url}/@{self._state.name}+a{attempt}/up")
         await agent.until(self._chance.randrange(STEPS))
         await asyncio.sleep(self._chance.uniform(0.0, 0.03))
         if self._chance.random() < 0.5:

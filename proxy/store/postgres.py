@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
-from proxy.errors import StoreUnavailable
+from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
 from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap
 from proxy.store.codec import DamagedRecord
@@ -115,8 +115,12 @@ class PostgresStore(PostgresRuns):
                     detail="this machine's clock was set back, or another's forward",
                 )
             await store._heart.start()
-        except BaseException:
+        except BaseException as error:
             await store.close()
+            if isinstance(error, StoreUnavailable):  # it went away just now
+                raise ConfigurationError(
+                    f"{address.shown} cannot be used to keep the record: {error.detail}."
+                ) from None
             raise
         store._wakes.start()
         return store

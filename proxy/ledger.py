@@ -102,10 +102,14 @@ class Ledger:
         self._clock = clock
         self._observer = observer
         self._inline_body = inline_body
-        self._actor = f"proxy:{store.owner}"
         self._new_in_a_row = 0
         self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
+
+    @property
+    def _actor(self) -> str:
+        """As the store knows this process now."""
+        return f"proxy:{self._store.owner}"
 
     async def get(self, key: bytes) -> Call | None:
         began = self._clock.monotonic()

@@ -22,7 +22,11 @@ class Uses:
         self._ledger = ledger
         self._clock = clock
         self._books = books
-        self._actor = f"proxy:{store.owner}"
+
+    @property
+    def _actor(self) -> str:
+        """As the store knows this process now."""
+        return f"proxy:{self._store.owner}"
 
     async def count(self, call: Call, handover: Handover) -> Call:
         """One more use, durable. The row as it stands then; raises Superseded where it is another claim's."""

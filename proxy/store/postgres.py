@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
-from proxy.errors import StoreUnavailable
+from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
 from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap
 from proxy.store.codec import DamagedRecord
@@ -26,7 +26,7 @@ from proxy.store.postgres_lazily import Lazily
 from proxy.store.postgres_line import LONG, PATIENCE, Address, Line, Lines, Row
 from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
-from proxy.store.postgres_schema import move_in
+from proxy.store.postgres_schema import STANDBYS, move_in, standby_warning
 from proxy.store.postgres_swaps import Reads, Swaps
 from proxy.store.postgres_wakes import Wakes
 from proxy.store.watchers import Watchers
@@ -79,6 +79,7 @@ class PostgresStore(PostgresRuns):
         self._lazily = Lazily(self._lines)
         self._collector = Collector(self._lines, self._blobs, self._removed)
         self._kept_house_at = 0.0
+        self._standby_warning = ""  # the last one that was told
         self._closed = False
 
     @classmethod
@@ -114,8 +115,12 @@ class PostgresStore(PostgresRuns):
                     detail="this machine's clock was set back, or another's forward",
                 )
             await store._heart.start()
-        except BaseException:
+        except BaseException as error:
             await store.close()
+            if isinstance(error, StoreUnavailable):  # it went away just now
+                raise ConfigurationError(
+                    f"{address.shown} cannot be used to keep the record: {error.detail}."
+                ) from None
             raise
         store._wakes.start()
         return store
@@ -273,6 +278,10 @@ class PostgresStore(PostgresRuns):
             await self._lines.ask(statements.FOLD, patience=LONG)
             await self._beats.forget()
             await self._cache.trim()
+            warning = standby_warning(*(await self._lines.ask(STANDBYS, again=True))[0])
+            if warning and warning != self._standby_warning:
+                self._note("asynchronous-standby", detail=warning)
+            self._standby_warning = warning
 
     def _keep_house(self) -> None:
         loop = asyncio.get_running_loop()

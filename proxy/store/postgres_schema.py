@@ -28,14 +28,13 @@ _SET = "INSERT INTO semel.meta VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET 
 _SECRET = "SELECT value FROM semel.meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
 _SETTINGS = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('fsync'), "
-    "current_setting('full_page_writes'), current_setting('server_encoding'), "
-    "current_setting('synchronous_standby_names')"
+    "current_setting('full_page_writes'), current_setting('server_encoding')"
 )
 # What a role without pg_monitor may not see of it comes as NULL.
-_STANDBYS = (
-    "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) FROM pg_stat_replication"
+STANDBYS = (
+    "SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), "
+    "current_setting('synchronous_standby_names') FROM pg_stat_replication"
 )
-_COMMITS = "SELECT current_setting('synchronous_commit') FROM (SELECT semel.be_durable() OFFSET 0) AS asked"
 
 
 async def move_in(address: Address, note: Callable[..., None], *, make: bool = True) -> bytes:
@@ -98,7 +97,8 @@ async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address, m
             raise ConfigurationError(
                 f"There is no record in {address.shown}. Name the database that `semel serve` uses."
             )
-        await connection.execute(b"CREATE SCHEMA IF NOT EXISTS semel")
+        if await _one(connection, "SELECT to_regnamespace('semel') IS NULL"):
+            await connection.execute(b"CREATE SCHEMA semel")
     for name in MIGRATIONS[version:]:
         await connection.execute((Path(__file__).parent / name).read_bytes())
     if version < KNOWN_VERSION:
@@ -116,7 +116,7 @@ async def _examine(
     cursor = await connection.execute(_SETTINGS.encode())
     row = await cursor.fetchone()
     assert row is not None
-    version, standby, fsync, pages, encoding, synchronous = row
+    version, standby, fsync, pages, encoding = row
     for wrong, why in (
         (version < 130000, "PostgreSQL 13 or newer is needed"),
         (standby, "this server is a standby, and what it says may be old: name the primary"),
@@ -132,21 +132,21 @@ async def _examine(
     ):
         if wrong:
             raise ConfigurationError(f"{address.shown} cannot be used to keep the record: {why}.")
-    cursor = await connection.execute(_STANDBYS.encode())
-    standbys, waited_for = await cursor.fetchone() or (0, 0)
+    cursor = await connection.execute(STANDBYS.encode())
+    if warning := standby_warning(*(await cursor.fetchone() or (0, 0, ""))):
+        note("asynchronous-standby", detail=warning)
+
+
+def standby_warning(standbys: int, waited_for: int, synchronous: str) -> str:
+    """Empty: there is none, or commits wait for all of them."""
     if standbys and not synchronous:
-        note(
-            "asynchronous-standby",
-            standbys=standbys,
-            detail="after a failover to it, calls that were recorded last are unknown and may be made again: "
-            "set synchronous_standby_names",
+        return (
+            "commits do not wait for the standby: after a failover to it, calls that were recorded last are "
+            "unknown and may be made again. Set synchronous_standby_names"
         )
-    elif standbys > waited_for and waited_for:
-        note(
-            "asynchronous-standby",
-            standbys=standbys - waited_for,
-            detail="commits do not wait for these: never fail over to one of them",
-        )
+    if standbys > waited_for > 0:
+        return "commits do not wait for every standby: never fail over to one that is asynchronous"
+    return ""
 
 
 async def _prove_durable(connection: psycopg.AsyncConnection[Row], address: Address) -> None:

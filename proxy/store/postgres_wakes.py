@@ -100,7 +100,7 @@ class Wakes:
                     await self._listen_on(connection)
                 finally:
                     await connection.close()
-            except (psycopg.Error, OSError, TimeoutError) as error:
+            except Exception as error:  # whatever it was: until it is back, rows are looked at
                 if self.listening:
                     self._note("store-trouble", doing="listen", error=self._address.unavailable(error).detail)
             finally:
@@ -145,7 +145,7 @@ class Wakes:
             if loop.time() >= due:
                 keys, looked_at = self._watchers.keys(), loop.time()
             if keys:
-                with contextlib.suppress(StoreUnavailable):
+                with contextlib.suppress(Exception):  # the next look may be better
                     await self._look(keys)
 
     async def _look(self, keys: set[bytes]) -> None:

@@ -243,3 +243,28 @@ async def test_processes_that_take_each_other_for_dead_do_not_pass_a_call_to_and
     async with asyncio.timeout(10 * SAFE.wait):
         results = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(result) for result in results} <= {InProgress, UpstreamUnreachable}
+
+
+@in_virtual_time
+async def test_who_goes_on_under_another_name_does_not_send_what_it_claimed_under_the_old_one() -> None:
+    """Taken for dead while it connects, and back with a new epoch: it may act, but not with that call; the
+    same call made anew is its own again."""
+    world = World()
+    here, there = Process(world), Process(world)
+
+    async def connects(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        buried = here.store.owner
+        world.living.discard(buried)
+        here.store.owner = f"{buried}-renewed"
+        world.living.add(here.store.owner)
+        assert here.store.owns()
+        assert not may_send()
+        return NotSent("not the owner any more")
+
+    here.upstream.steps = [connects, *[answers(body=b"again")] * 3]
+    with pytest.raises(UpstreamUnreachable):
+        await here.call(ask(SAFE))
+    assert here.upstream.went_out == 0
+    assert (await sweep_once(there.store, there.ledger, there.notebook)) == 0  # it was released by itself
+    assert await here.call(ask(SAFE)) == Got("executed", 200, b"again")
+    assert here.upstream.went_out == 1

@@ -169,6 +169,32 @@ async def test_the_buried_go_on_under_another_name() -> None:
     assert list(register.owners) == [first]
 
 
+async def test_many_who_ask_share_a_look_and_a_stranger_is_looked_for() -> None:
+    """A round trip for each would keep the beats waiting; but who enrolled a moment ago is never dead."""
+    register = Register()
+    looks = 0
+    see = register.all
+
+    async def counted() -> list[Beat]:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0)
+        return await see()
+
+    register.all = counted  # type: ignore[method-assign]
+    one, two = await started(register, lambda: 0.0), await started(register, lambda: 0.0)
+    try:
+        answers = await asyncio.gather(*(two.dead_among([one.epoch]) for _ in range(100)))
+        assert answers == [[]] * 100
+        assert looks <= 2
+        three = await started(register, lambda: 0.0)
+        assert await two.dead_among([three.epoch]) == []
+        await three.stop()
+    finally:
+        await one.stop()
+        await two.stop()
+
+
 async def test_who_cannot_enroll_anew_does_not_act() -> None:
     """Buried, and the store goes away at that moment: no until it is back."""
     now = 0.0

@@ -15,6 +15,7 @@ from proxy.core.intent import State
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_schema
 from proxy.store.base import BlobLost, BlobRef, Query, Store, Swap
+from proxy.store.heartbeats import Beat
 from proxy.store.postgres import PostgresStore
 from proxy.store.postgres_line import Address
 from tests.servers.postgres import PostgresServer
@@ -304,6 +305,40 @@ async def test_an_asynchronous_standby_is_warned_about_and_never_served_from(pri
             await PostgresStore.open(standby.url("postgres"))
     finally:
         standby.remove()
+
+
+# ---- owners and clocks ----
+
+
+async def test_a_burial_is_a_swap_on_the_beat(store: PostgresStore) -> None:
+    """A beat that came first wins; the buried never beat again under that name."""
+    beats = store._beats
+    await beats.enroll("x", 9.0)
+    seen = next(beat for beat in await beats.all() if beat.epoch == "x")
+    assert seen == Beat("x", 1, False, 9.0)
+    (after,) = [beat for beat in await beats.beat("x") if beat.epoch == "x"]
+    assert after.count == 2
+    assert not await beats.bury(seen)
+    assert not await store.owner_is_dead("x")
+    assert await beats.bury(after)
+    assert await beats.bury(after)  # and again, by another
+    assert [beat for beat in await beats.beat("x") if beat.epoch == "x"] == []
+    assert await store.owner_is_dead("x")
+    assert not await beats.bury(Beat("never heard of", 1))
+
+
+async def test_a_clock_that_was_set_back_is_told_of(
+    store: PostgresStore, url: str, postgres_server: PostgresServer, database: str
+) -> None:
+    """The latest time that anybody has had is kept, and never goes back."""
+    postgres_server.execute("UPDATE semel.clock SET mark = mark + 3600", database=database)
+    ahead = await store._beats.clock_mark()
+    await store.ping()
+    assert await store._beats.clock_mark() == ahead
+    notes: list[str] = []
+    other = await PostgresStore.open(url, note=lambda event, **_: notes.append(event))
+    await other.close()
+    assert notes == ["clock-behind"]
 
 
 # ---- the rest ----

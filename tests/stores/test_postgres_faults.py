@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,13 @@ def own_server() -> Iterator[PostgresServer]:
 
 
 async def opened(url: str) -> PostgresStore:
-    return await PostgresStore.open(url, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER, patience=PATIENCE)
+    store = await PostgresStore.open(url, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER, patience=PATIENCE)
+    try:
+        await store.open_run("default", "r", "a1", calls.NOW)
+    except BaseException:
+        await store.close()
+        raise
+    return store
 
 
 @pytest.fixture
@@ -51,7 +58,8 @@ async def direct(postgres_server: PostgresServer, database: str) -> AsyncIterato
 
 
 class Load:
-    """Claims and settles without end, and remembers what was acknowledged and what was not."""
+    """Claims and settles without end, half of it in a run that was opened before, and remembers what was
+    acknowledged and what was not."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -59,15 +67,16 @@ class Load:
         self.uncertain: dict[bytes, Call] = {}
         self.failures = 0
         self._going = True
-        self._tasks = [asyncio.create_task(self._work()) for _ in range(8)]
+        self._tasks = [asyncio.create_task(self._work(n % 2 == 0)) for n in range(8)]
 
-    async def _work(self) -> None:
+    async def _work(self, in_run: bool) -> None:
         while self._going:
-            call, entry = calls.claim(self._store.owner)
-            if await self._swap(call, entry, 0):
-                await self._swap(*calls.settle(call), 1)
+            make = calls.in_run if in_run else calls.claim
+            claimed = await self._swap(*make(self._store.owner), 0)
+            if claimed is not None:
+                await self._swap(*calls.settle(claimed), 1)
 
-    async def _swap(self, call: Call, entry: Entry, expected: int) -> bool:
+    async def _swap(self, call: Call, entry: Entry, expected: int) -> Call | None:
         try:
             async with asyncio.timeout(BOUND):
                 swap = await self._store.swap(call, entry, expected=expected)
@@ -75,10 +84,11 @@ class Load:
             self.failures += 1
             self.uncertain[call.key] = call
             await asyncio.sleep(0.02)
-            return False
+            return None
         assert swap.won  # nobody else has this key
-        self.acknowledged[call.key] = call
-        return True
+        made = replace(call, seq=swap.seq) if call.run else call
+        self.acknowledged[call.key] = made
+        return made
 
     async def more(self, number: int) -> None:
         """Until so many more are acknowledged."""
@@ -111,6 +121,10 @@ class Load:
             assert len(await store.history(key)) == row.version
         rows = [(await store.get(key), call) for key, call in self.uncertain.items()]
         assert all(row is None or row.version in (call.version, call.version - 1) for row, call in rows)
+        changes = await store.run_changes("default", "r", "a1", 0)
+        assert changes is not None
+        places = sorted(step.seq for step in changes.steps)
+        assert places == list(range(1, changes.run.last_seq + 1))  # no place is lost or given twice
         return sum(row is not None and row.version == call.version for row, call in rows)
 
 

@@ -13,7 +13,8 @@ from tests.servers.postgres import PostgresServer
 from tests.stores import calls
 from tests.stores import test_postgres as direct
 
-pytestmark = pytest.mark.skipif(program() is None, reason="needs pgbouncer (Debian package pgbouncer)")
+if program() is None:
+    pytest.skip("needs pgbouncer (Debian package pgbouncer)", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

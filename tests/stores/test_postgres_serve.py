@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,6 +201,29 @@ def test_commands_on_the_record_take_the_address_and_never_show_the_password(
         ran = semel(capsys, "calls", "list", "--store", broken, "--state-dir", tmp_path / "state")
         assert ran.status == 2
         assert "hunter" not in ran.err + ran.out
+
+
+def test_the_doctor_looks_at_the_server_and_changes_nothing(
+    tmp_path: Path,
+    url: str,
+    database: str,
+    postgres_server: PostgresServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether it is there, what it is, and never the password."""
+    monkeypatch.setenv("SEMEL_STORE", url)
+    place = ("--state-dir", tmp_path / "state", "--policies", write_policy(tmp_path, policy(1)))
+    said = semel(capsys, "doctor", "--json", *place).out
+    (found,) = [each for each in json.loads(said)["findings"] if each["about"] == "store"]
+    assert found["verdict"] == "ok"
+    assert "no record yet" in found["found"]
+    assert postgres_server.execute("SELECT to_regnamespace('semel')::text", database=database) == [(None,)]
+    monkeypatch.setenv("SEMEL_STORE", url.replace(str(postgres_server.port), "1"))
+    away = semel(capsys, "doctor", "--json", *place).out
+    (found,) = [each for each in json.loads(away)["findings"] if each["about"] == "store"]
+    assert found["verdict"] == "fail"
+    assert "hunter" not in said + away
 
 
 async def test_an_operator_decides_beside_a_running_proxy(

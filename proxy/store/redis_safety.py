@@ -7,17 +7,10 @@ as unsafe. Then calls with effects are refused (redis_calls.py), because a lost 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 import hiredis
 
 from proxy.store.redis_wire import Reply, Wire
-
-
-class Durability(StrEnum):
-    STRICT = "strict"
-    BEST_EFFORT = "best-effort"
-
 
 # Setting, what it must be, what else happens.
 REQUIRED = (

@@ -16,6 +16,7 @@ from typing import Any
 import hiredis
 
 from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
 from proxy.store.redis_batch import Batch
@@ -25,7 +26,7 @@ from proxy.store.redis_calls import RedisCalls
 from proxy.store.redis_index import RedisIndex
 from proxy.store.redis_pipe import PATIENCE, Pipe
 from proxy.store.redis_runs import RedisRuns
-from proxy.store.redis_safety import Durability, read_safety
+from proxy.store.redis_safety import read_safety
 from proxy.store.redis_watch import Wakes
 from proxy.store.redis_wire import Address, Wire, read_url
 from proxy.store.watchers import Watchers

@@ -138,7 +138,8 @@ class Heart:
         self._clock = clock
         self._each = each  # after every beat that landed
         self._renewed = renewed
-        self._turn = asyncio.Lock()
+        self._turn, self._looking = asyncio.Lock(), asyncio.Lock()
+        self._looks = self._learned = 0  # looks are numbered as they begin; the last that was learned from
         self._stopped = False
         self._dead: set[str] = set()
         self._known: set[str] = set()
@@ -166,7 +167,7 @@ class Heart:
         while True:
             await asyncio.sleep(pause)
             begun = self._clock()
-            with contextlib.suppress(StoreUnavailable):
+            with contextlib.suppress(Exception):  # whatever it was: without a beat this process does not act
                 await self.beat()
             # On time, not a round trip later each time; after a failure sooner.
             late = self._clock() - begun
@@ -179,10 +180,10 @@ class Heart:
             await self._beat()
 
     async def _beat(self) -> None:
-        begun = self._clock()
+        begun, number = self._clock(), self._begin_look()
         beats = await self._beats.beat(self.epoch)
         own = next((beat for beat in beats if beat.epoch == self.epoch), None)
-        self._learn(beats)
+        self._learn(beats, number)
         if self._stopped:
             return
         if own is None or own.dead:
@@ -206,13 +207,29 @@ class Heart:
         asked = list(epochs)
         if not asked:
             return []
-        self._learn(await self._beats.all())
+        await self._look()
         for beat in self._watch.silent(self._clock()):
             if beat.epoch in asked and beat.epoch != self.epoch and await self._beats.bury(beat):
                 self._dead.add(beat.epoch)
         return [epoch for epoch in asked if epoch not in self._known or epoch in self._dead]
 
-    def _learn(self, beats: list[Beat]) -> None:
+    async def _look(self) -> None:
+        """Many ask at once, and a look is a round trip: they share one. But only one that began after they
+        asked: an owner is enrolled before anybody can meet its name, and must be seen."""
+        before = self._looks
+        async with self._looking:
+            if self._learned <= before:  # no look that began after we asked has ended
+                number = self._begin_look()
+                self._learn(await self._beats.all(), number)
+
+    def _begin_look(self) -> int:
+        self._looks += 1
+        return self._looks
+
+    def _learn(self, beats: list[Beat], number: int) -> None:
+        if number < self._learned:
+            return  # it was overtaken
+        self._learned = number
         self._known = {beat.epoch for beat in beats}
         self._dead = {beat.epoch for beat in beats if beat.dead}
         self._watch.look((beat for beat in beats if not beat.dead), self._clock())

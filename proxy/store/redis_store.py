@@ -16,6 +16,7 @@ from typing import Any
 import hiredis
 
 from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
 from proxy.store.opening import Durability

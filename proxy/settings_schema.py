@@ -31,7 +31,7 @@ from proxy.policy_file.values import (
     written,
 )
 from proxy.quantities import quoted
-from proxy.store.opening import Durability
+from proxy.store.durability import Durability
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from proxy.errors import ConfigurationError
 from proxy.store.base import Store
+from proxy.store.durability import Durability
 
 Note: TypeAlias = Callable[..., None]  # an event and its fields
 
@@ -25,13 +25,6 @@ _SECRET = ("password", "sslpassword", "passfile", "auth")
 
 def _untold(event: str, **fields: object) -> None:
     """Nobody listens."""
-
-
-class Durability(StrEnum):
-    """Of a Redis store: what becomes of calls with effects where the server's settings may lose a write."""
-
-    STRICT = "strict"  # they are refused
-    BEST_EFFORT = "best-effort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
-from proxy.store.opening import Durability
 from proxy.store.redis_batch import Batch
 from proxy.store.redis_beats import RedisBeats
 from proxy.store.redis_blobs import RedisBlobs

@@ -26,7 +26,7 @@ from proxy.store.postgres_lazily import Lazily
 from proxy.store.postgres_line import LONG, PATIENCE, Address, Line, Lines, Row
 from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
-from proxy.store.postgres_schema import move_in
+from proxy.store.postgres_schema import move_in, secret_of
 from proxy.store.postgres_swaps import Reads, Swaps
 from proxy.store.postgres_wakes import Wakes
 from proxy.store.watchers import Watchers
@@ -110,6 +110,7 @@ class PostgresStore(PostgresRuns):
                     detail="this machine's clock was set back, or another's forward",
                 )
             await store._heart.start()
+            store.secret = await secret_of(store._reading, address.shown)
         except BaseException:
             await store.close()
             raise

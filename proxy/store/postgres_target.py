@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from proxy.store.postgres_line import Address, Row
 from proxy.store.postgres_schema import LOCK, move_in
 from proxy.store.postgres_source import READ_EXCHANGES, PostgresSource, connected, exchange_of, listed
 
+TRIES, PAUSE = 20, 0.25
 _TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8", bool: "boolean"}
 _RECORD, _NAME = RUN.names.index("record"), RUN.names.index("name")
 
@@ -99,9 +101,12 @@ _EXCHANGES_NAMED = (
 
 class PostgresTarget(PostgresSource):
     async def begin(self, origin: str) -> None:
-        if not await self.one(_TRY_LOCK, LOCK + 1):
-            raise CopyRefused(f"Another copy into {self.shown} is under way: wait for it, or stop it.")
-        await self._set(MARK, origin.encode())
+        # The server may not have noticed yet that the one before was killed.
+        for _ in range(TRIES):
+            if await self.one(_TRY_LOCK, LOCK + 1):
+                return await self._set(MARK, origin.encode())
+            await asyncio.sleep(PAUSE)
+        raise CopyRefused(f"Another copy into {self.shown} is under way: wait for it, or stop it.")
 
     async def adopt(self, secret: bytes) -> None:
         await self._set("secret", secret)

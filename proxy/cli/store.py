@@ -43,7 +43,9 @@ _AGAIN = "Nothing is lost: run the same command again, and it goes on where it w
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = commands.add_parser("store", help="copy a ledger to another store", description=__doc__)
+    command = commands.add_parser(
+        "store", help="copy a ledger to another store", description="What concerns a whole store."
+    )
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     copy = actions.add_parser(
         "copy",

@@ -23,7 +23,7 @@ from tests import inside
 from tests.cli.command import Ran, semel
 from tests.crash.scene import write_policy
 from tests.inside import Answer, call
-from tests.origin import READ_ALL, Origin, answer
+from tests.origin import READ_ALL, Origin, Stall, answer
 from tests.process import ROOT, SemelProcess
 from tests.servers.postgres import PostgresServer
 from tests.stores.ledgers import fill

@@ -75,6 +75,7 @@ class Columns:
 
 CALL, ENTRY = Columns(CALL_COLUMNS), Columns(ENTRY_COLUMNS)
 RUN, LINE, EXCHANGE = Columns(RUN_COLUMNS), Columns(LINE_COLUMNS), Columns(EXCHANGE_COLUMNS)
+_SEALED = tuple(CALL_COLUMNS.index(name) for name in ("request", "answer_head", "answer_body"))
 _ATTEMPT, _NUMBER, _OWNER = (EXCHANGE_COLUMNS.index(name) for name in ("attempt", "number", "owner"))
 
 
@@ -103,7 +104,10 @@ class CallDump:
         return f"call {self.key.hex()}"
 
     def facts(self) -> tuple[object, ...]:
-        return (tuple(map(_short, self.row)), self.pulse, self.history, self.replays)
+        row = list(self.row)
+        for place in _SEALED:
+            row[place] = _short(row[place])
+        return (row, self.pulse, self.history, self.replays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, TypeAlias
 
@@ -228,15 +228,11 @@ class _Copying:
                 if each is not None:
                     self._refuse_lost()
                 continue
-            after = None
-            while True:
-                dumps, after = await store.read(kind, after)
-                if each is not None and dumps:
+            async for dumps in _pages(store, kind):
+                if each is not None:
                     await each(kind, dumps)
                 sums.add(kind, dumps)
                 self._say(step, kind, sums)
-                if after is None:
-                    break
         return sums
 
     async def _through_blobs(
@@ -254,6 +250,20 @@ class _Copying:
     def _say(self, step: str, kind: Kind, sums: Sums) -> None:
         done = sums.counts[kind]
         self._tell(Progress(step=step, kind=kind, done=done, total=max(done, self._totals.get(kind, 0))))
+
+
+async def _pages(store: Source, kind: Kind) -> AsyncIterator[list[Dump]]:
+    """The next one is read while this one is written."""
+    page = await store.read(kind, None)
+    while page.after is not None:
+        coming = asyncio.ensure_future(store.read(kind, page.after))
+        try:
+            yield page.dumps
+        finally:
+            await asyncio.wait({coming})  # never left behind: whoever closes the store would meet it
+        page = coming.result()
+    if page.dumps:
+        yield page.dumps
 
 
 async def _fetch(store: Source, digest: str, size: int | None, spool: IO[bytes]) -> bool:

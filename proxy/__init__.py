@@ -11,7 +11,7 @@ A request flows downward through these files:
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
     ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
     upstream/      the only outgoing I/O
-    store/         where it is kept: base (the seam), embedded, memory
+    store/         where it is kept: base (the seam), embedded, memory; archive (the seam of copying)
     recovery.py    the same table, applied to what a dead process left behind
     operator.py    the same table, applied by a person; admin/ is that person's desk, over HTTP or beside it
     explaining/    why a call has its name, and what would make two of them one

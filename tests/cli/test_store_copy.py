@@ -195,6 +195,7 @@ def test_it_says_what_was_copied(tmp_path: Path, url: str, capsys: pytest.Captur
         (("a", "embedded:a"), "the same store"),
         (("embedded", "b"), "write the directory"),
         (("a", "memory"), "write the directory"),
+        (("a", "b", "postgres://u:geheim@h/d"), "unknown argument 'postgres://…'"),
         (("a", "mysql://u:geheim@h/d"), "there is no store mysql"),
         (("postgres://u:geheim@127.0.0.1:1/d", "b"), "cannot be reached"),
         (("a", "postgres://u:geheim@127.0.0.1:1/d"), "cannot be used"),
@@ -204,7 +205,7 @@ def test_what_cannot_be_meant_is_told_and_nothing_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    given: tuple[str, str],
+    given: tuple[str, ...],
     says: str,
 ) -> None:
     """Usage: exit status 2, no file more than before, no password shown."""

@@ -22,12 +22,13 @@ from proxy.store.base import BlobLost, BlobRef, Store
 from proxy.store.copying import Copied, CopyRefused, copy, examine
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.opening import Place, open_source, open_store, open_target
+from tests.counts import count
 from tests.servers.postgres import PostgresServer
 from tests.stores import calls
 from tests.stores.ledgers import STRANGE, fill
 from tests.stores.process import ROOT, child
 
-SEEDS = range(3)
+SEEDS = range(count(test=3, soak=60))
 EXTRA_RUN = (
     "INSERT INTO semel.runs "
     "(tenant, name, created_at, active_at, state, version, pulse, last_seq, recordROOT) "

@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     if (source.store, source.state.resolve()) == (target.store, target.state.resolve()):
         raise ConfigurationError("FROM and TO are the same store.")
     bar = Bar(quiet=options.quiet or options.json)
+    bar.begin()
     try:
         copied = asyncio.run(_copy(source, target, bar, options.leave_lost_bodies))
     except CopyRefused as error:

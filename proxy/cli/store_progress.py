@@ -25,6 +25,13 @@ class Bar:
         self._next = 0.0
         self._shown = False
 
+    def begin(self) -> None:
+        """Whether a process that was killed lives may take seconds to see."""
+        if self._terminal and not self._quiet:
+            text = "looking whether anybody uses the two stores"
+            print(f"{_CLEAR_LINE}{text}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
     def show(self, progress: Progress) -> None:
         if self._quiet:
             return

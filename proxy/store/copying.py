@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import IO, TypeAlias
 
@@ -84,6 +85,8 @@ async def copy(source: Source, target: Target, tell: Tell, *, leave_lost: bool =
         if standing.unfinished is None:
             await target.finish()
         raise
+    # Once more: another copy that came at the same moment, and has left, took the mark back with it.
+    await target.begin(source.shown)
     if standing.secret != secret:
         await target.adopt(secret)
     sums = await copying.carry()
@@ -208,8 +211,7 @@ class _Copying:
     async def look(self, store: Source, step: str) -> Sums:
         async def read(digest: str) -> int | None:
             size = await store.blob_size(digest)
-            with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
-                return size if await _fetch(store, digest, size, spool) else None
+            return size if await _fetch(store, digest, size, None) else None
 
         return await self._through(store, step, None, read)
 
@@ -228,11 +230,12 @@ class _Copying:
                 if each is not None:
                     self._refuse_lost()
                 continue
-            async for dumps in _pages(store, kind):
-                if each is not None:
-                    await each(kind, dumps)
-                sums.add(kind, dumps)
-                self._say(step, kind, sums)
+            async with aclosing(_pages(store, kind)) as pages:
+                async for dumps in pages:
+                    if each is not None:
+                        await each(kind, dumps)
+                    sums.add(kind, dumps)
+                    self._say(step, kind, sums)
         return sums
 
     async def _through_blobs(
@@ -252,7 +255,7 @@ class _Copying:
         self._tell(Progress(step=step, kind=kind, done=done, total=max(done, self._totals.get(kind, 0))))
 
 
-async def _pages(store: Source, kind: Kind) -> AsyncIterator[list[Dump]]:
+async def _pages(store: Source, kind: Kind) -> AsyncGenerator[list[Dump], None]:
     """The next one is read while this one is written."""
     page = await store.read(kind, None)
     while page.after is not None:
@@ -260,19 +263,22 @@ async def _pages(store: Source, kind: Kind) -> AsyncIterator[list[Dump]]:
         try:
             yield page.dumps
         finally:
-            await asyncio.wait({coming})  # never left behind: whoever closes the store would meet it
+            # Never left behind: whoever closes the store would meet it. Its failure counts if it is needed.
+            await asyncio.wait({coming})
+            coming.exception()
         page = coming.result()
     if page.dumps:
         yield page.dumps
 
 
-async def _fetch(store: Source, digest: str, size: int | None, spool: IO[bytes]) -> bool:
+async def _fetch(store: Source, digest: str, size: int | None, spool: IO[bytes] | None) -> bool:
     """Whole and right, or not at all."""
     if size is None:
         return False
     try:
         async for chunk in store.read_blob(BlobRef(digest, size)):
-            spool.write(chunk)
+            if spool is not None:
+                spool.write(chunk)
     except BlobLost:
         return False
     return True
@@ -284,16 +290,22 @@ def _chunks(spool: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-async def beating(beats: Callable[[], Awaitable[list[Beat]]]) -> int:
+async def beating(beats: Callable[[], Awaitable[list[Beat]]], silent: dict[str, int]) -> int:
     """How many owners live, where only their beats tell: whoever beats once more is alive, whoever has been
-    silent for as long as it may be is not."""
-    first = {beat.epoch: beat for beat in await beats() if not beat.dead}
+    silent for as long as it may be is not. `silent`: the last beats of these, to wait for nobody twice."""
+
+    async def look() -> dict[str, Beat]:
+        found = [beat for beat in await beats() if not beat.dead and silent.get(beat.epoch) != beat.count]
+        return {beat.epoch: beat for beat in found}
+
+    first = await look()
     until = now() + max((beat.patience or SILENCE for beat in first.values()), default=0.0)
     while first and now() < until:
         await asyncio.sleep(LOOK_EVERY)
-        present = {beat.epoch: beat for beat in await beats() if not beat.dead}
+        present = await look()
         moved = sum(epoch not in first or first[epoch].count != beat.count for epoch, beat in present.items())
         if moved:
             return moved
         first = present
+    silent.update({epoch: beat.count for epoch, beat in first.items()})
     return 0

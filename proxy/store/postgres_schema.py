@@ -86,7 +86,7 @@ async def look(url: str, note: Callable[..., None]) -> str:
     return f"{address.shown}, PostgreSQL {server}, schema {version}, {living} enrolled process(es)"
 
 
-async def version_of(one: Callable[[str], Awaitable[Any]], shown: str) -> None:
+async def require_present(one: Callable[[str], Awaitable[Any]], shown: str) -> None:
     """For who only reads: it is of the present version, or ConfigurationError."""
     if not await one(_HAS_META):
         raise ConfigurationError(f"There is no record in {shown}.")

@@ -32,7 +32,7 @@ from proxy.store.postgres_blobs import FIND, PostgresBlobs
 from proxy.store.postgres_calls import stored, stored_row
 from proxy.store.postgres_line import LONG, Address, Lines, Row
 from proxy.store.postgres_owners import ALL
-from proxy.store.postgres_schema import version_of
+from proxy.store.postgres_schema import require_present
 
 
 def listed(names: Sequence[str], before: str = "") -> str:
@@ -90,6 +90,7 @@ class PostgresSource:
         self._connection = connection
         self._lines = Lines(address, 1, patience=LONG)
         self._blobs = PostgresBlobs(self._lines, lambda: None)
+        self._silent: dict[str, int] = {}
         self.shown = address.shown
 
     async def ask(self, text: str, *values: object) -> list[Row]:
@@ -112,7 +113,7 @@ class PostgresSource:
         )
 
     async def living(self) -> int:
-        return await beating(self._beats)
+        return await beating(self._beats, self._silent)
 
     async def _beats(self) -> list[Beat]:
         return [Beat(*row) for row in await self.ask(ALL)]
@@ -194,7 +195,7 @@ async def open_source(url: str) -> PostgresSource:
     address = Address(url)
     source = PostgresSource(address, await connected(address))
     try:
-        await version_of(source.one, address.shown)
+        await require_present(source.one, address.shown)
     except BaseException:
         await source.close()
         raise

@@ -315,6 +315,7 @@ def test_on_a_terminal_one_line_is_written_over_and_gone(monkeypatch: pytest.Mon
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     bar = Bar(quiet=False)
+    bar.begin()
     bar.show(progress(1000))
     bar.clear()
     assert "1,000 of 4,000" in terminal.text

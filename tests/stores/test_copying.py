@@ -293,6 +293,22 @@ async def test_an_unfinished_copy_is_for_nobody_else_until_it_is_finished(
         assert sum((await store.census()).by_state.values()) == finished.counts[Kind.CALLS]
 
 
+async def test_a_mark_that_another_copy_took_back_is_set_again(origin: Place, goal: Place) -> None:
+    """Two came at the same moment; one saw the other, took the mark back and left, and the other goes on."""
+    await filled(origin)
+
+    class Robbed(Between):
+        async def living(self) -> int:
+            await self._target.finish()
+            return 0
+
+    async with ends(origin, goal) as (source, target):
+        with pytest.raises(KeyboardInterrupt):
+            await copy(source, Robbed(target, Kind.CALLS), lambda _: None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="unfinished"):
+        await open_store(goal)
+
+
 async def test_a_finished_copy_is_only_looked_at(origin: Place, goal: Place) -> None:
     """Again says that all is there; once the copy has gone on by itself, that they differ, and it stays."""
     await filled(origin)

@@ -11,13 +11,14 @@ A request flows downward through these files:
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
     ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
     upstream/      the only outgoing I/O
-    store/         where it is kept: base (the seam), embedded, memory, postgres; opening.py chooses
+    store/         where it is kept: base (the seam), embedded, postgres, redis, memory; opening.py chooses
+                   among them, archive.py is the seam of copying
     recovery.py    the same table, applied to what a dead process left behind
     operator.py    the same table, applied by a person; admin/ is that person's desk, over HTTP or beside it
     explaining/    why a call has its name, and what would make two of them one
     collecting.py  what is past its time goes, a little at a time
 
-app.py wires them and cli/ starts them; demo/ is what `semel demo` plays. settings.py, policy_file/ and
+app.py wires them and cli/ starts them; siblings.py is what several workers know of each other; demo/ is what `semel demo` plays. settings.py, policy_file/ and
 reload.py read what people wrote; observe.py tells metrics.py and log.py what happened; faults.py is where
 tests break things.
 """

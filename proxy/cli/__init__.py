@@ -26,6 +26,7 @@ from proxy.cli import (
     runs,
     serve,
     stats,
+    store,
     token,
 )
 from proxy.cli.given import require_text
@@ -34,7 +35,23 @@ from proxy.cli.parsing import Parser
 from proxy.errors import ConfigurationError, DecisionRefused, Refusal
 
 # In the order of `semel --help`.
-COMMANDS = (serve, run, demo, check, explain, calls, runs, stats, gc, policies, token, ca, doctor, completion)
+COMMANDS = (
+    serve,
+    run,
+    demo,
+    check,
+    explain,
+    calls,
+    runs,
+    stats,
+    gc,
+    store,
+    policies,
+    token,
+    ca,
+    doctor,
+    completion,
+)
 _NOT_TAKEN = (errno.EPIPE, errno.ENOSPC)  # by whoever was to take the output
 INTERRUPTED = 130  # what a shell reports for a command that Ctrl-C ended
 

@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
         known, extra = super().parse_known_args(args, namespace)
         if extra:
             # A flag's name without its value: that may be a secret, and is not what was misspelt.
-            first = extra[0].partition("=")[0] if extra[0].startswith("-") else extra[0]
+            first = extra[0].partition("=")[0] if extra[0].startswith("-") else _without_password(extra[0])
             self.error(f"unknown argument {first!r}{_meant(first, list(self._option_string_actions))}")
         return known, extra
 
@@ -33,6 +33,11 @@ class Parser(argparse.ArgumentParser):
         known = [str(choice) for choice in action.choices]
         near = _meant(str(value), known) or f": choose from {', '.join(known)}"
         raise argparse.ArgumentError(action, f"there is no {str(value)!r}{near}")
+
+
+def _without_password(word: str) -> str:
+    """An address may hold one; its scheme says enough."""
+    return f"{word.partition('://')[0]}://…" if "://" in word else word
 
 
 def _meant(word: str, known: list[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from proxy.errors import ConfigurationError
+from proxy.store.archive import Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
 
@@ -91,6 +92,32 @@ _OPENERS: dict[str, Callable[[Place], Awaitable[Store]]] = {
 }
 # Those that are named by an address, and not by a word.
 SCHEMES = tuple(name for name in _OPENERS if name not in ("embedded", "memory"))
+
+
+async def open_source(place: Place) -> Source:
+    """To be read through, and not changed. ConfigurationError if there is nothing to read."""
+    if place.store == "embedded":
+        from proxy.store import embedded_source
+
+        return await embedded_source.open_source(place.state)
+    source: Source = await _archive(place, "source").open_source(place.store)
+    return source
+
+
+async def open_target(place: Place) -> Target:
+    """To be filled; made if it is not there."""
+    if place.store == "embedded":
+        from proxy.store import embedded_target
+
+        return await embedded_target.open_target(place.state)
+    target: Target = await _archive(place, "target").open_target(place.store, place.note)
+    return target
+
+
+def _archive(place: Place, part: str) -> Any:  # noqa: ANN401 (a module, known by its name only)
+    if place.store.startswith("redis"):
+        return _driver("proxy.store.redis_copying", "redis", "redis")
+    return _driver(f"proxy.store.postgres_{part}", "psycopg", "postgres")
 
 
 async def look(place: Place) -> str:

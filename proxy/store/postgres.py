@@ -26,7 +26,7 @@ from proxy.store.postgres_lazily import Lazily
 from proxy.store.postgres_line import LONG, PATIENCE, Address, Line, Lines, Row
 from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
-from proxy.store.postgres_schema import STANDBYS, move_in, standby_warning
+from proxy.store.postgres_schema import STANDBYS, move_in, secret_of, standby_warning
 from proxy.store.postgres_swaps import Reads, Swaps
 from proxy.store.postgres_wakes import Wakes
 from proxy.store.watchers import Watchers
@@ -115,6 +115,7 @@ class PostgresStore(PostgresRuns):
                     detail="this machine's clock was set back, or another's forward",
                 )
             await store._heart.start()
+            store.secret = await secret_of(store._reading, address.shown)
         except BaseException as error:
             await store.close()
             if isinstance(error, StoreUnavailable):  # it went away just now

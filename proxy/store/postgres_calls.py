@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
@@ -144,7 +144,11 @@ def _records(number: int, width: int, kind: str, *, after: int = 0) -> str:
 
 
 def call_values(call: Call) -> list[object]:
-    values = list(call_to_row(call))
+    return storable_row(call_to_row(call))
+
+
+def storable_row(row: Row) -> list[object]:
+    values = list(row)
     for index in _FREE:
         if values[index]:
             values[index] = storable(values[index])
@@ -164,12 +168,16 @@ def serving_values(served: Serving, job: int) -> list[object]:
 
 def call_of(row: Row) -> Call:
     """DamagedRecord if it is not one."""
+    return row_to_call(stored_row(row))
+
+
+def stored_row(row: Sequence[Any]) -> Row:
     values = list(row)
     for index in _FREE:
         value = values[index]
         if value and "\x01" in value:
             values[index] = stored(value)
-    return row_to_call(tuple(values))
+    return tuple(values)
 
 
 def entry_of(row: Row) -> Entry:

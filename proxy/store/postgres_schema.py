@@ -7,14 +7,15 @@ meet, and a crash leaves the old version or the new one. A database from a newer
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from proxy.errors import ConfigurationError
-from proxy.store.postgres_line import Address, Row
+from proxy.store.archive import MARK, not_whole
+from proxy.store.postgres_line import Address, Line, Row
 
 # One file for each version, never edited once released.
 MIGRATIONS = ("postgres.sql",)
@@ -25,6 +26,7 @@ LOCK = 0x53_45_4D_45_4C
 _HAS_META = "SELECT to_regclass('semel.meta') IS NOT NULL"
 _VERSION = "SELECT convert_from(value, 'UTF8')::int FROM semel.meta WHERE name = 'schema'"
 _SET = "INSERT INTO semel.meta VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_META = f"SELECT name, value FROM semel.meta WHERE name IN ('secret', '{MARK}')"  # noqa: S608 (constants)
 _SECRET = "SELECT value FROM semel.meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
 _SETTINGS = (
     "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('fsync'), "
@@ -83,15 +85,42 @@ async def look(url: str, note: Callable[..., None]) -> str:
     return f"{address.shown}, PostgreSQL {server}, schema {version}, {living} enrolled process(es)"
 
 
+async def require_present(one: Callable[[str], Awaitable[Any]], shown: str) -> None:
+    """For who only reads: it is of the present version, or ConfigurationError."""
+    if not await one(_HAS_META):
+        raise ConfigurationError(f"There is no record in {shown}.")
+    version = await one(_VERSION)
+    if version > KNOWN_VERSION:
+        raise _newer(shown, version)
+    if version < KNOWN_VERSION:
+        raise ConfigurationError(
+            f"{shown} was written by an older semel, and is only read here. Bring it up to date first: "
+            f"semel gc --store {shown}"
+        )
+
+
+async def secret_of(line: Line, shown: str) -> bytes:
+    """As it is when this process is to be seen among the living, after which no copy changes it.
+    ConfigurationError if a ledger is still being copied into this store."""
+    meta: dict[str, bytes] = dict(await line.ask(_META, again=True))
+    if MARK in meta:
+        raise not_whole(shown, bytes(meta[MARK]).decode())
+    return bytes(meta["secret"])
+
+
+def _newer(shown: str, version: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{shown} was written by a newer semel (schema {version}, this one knows {KNOWN_VERSION}): upgrade "
+        "this process."
+    )
+
+
 async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address, make: bool) -> bytes:
     await connection.execute(b"SET LOCAL synchronous_commit = on")
     await connection.execute(b"SELECT pg_advisory_xact_lock($1)", (LOCK,))
     version: int = await _one(connection, _VERSION) if await _one(connection, _HAS_META) else 0
     if version > KNOWN_VERSION:
-        raise ConfigurationError(
-            f"{address.shown} was written by a newer semel (schema {version}, this one knows "
-            f"{KNOWN_VERSION}): upgrade this process."
-        )
+        raise _newer(address.shown, version)
     if version == 0:
         if not make:
             raise ConfigurationError(

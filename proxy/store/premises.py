@@ -18,6 +18,7 @@ import apsw
 
 from proxy.errors import ConfigurationError
 from proxy.store import statements
+from proxy.store.archive import not_whole
 from proxy.store.blobs import Blobs
 from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_quietly
 from proxy.store.owners import Owner
@@ -52,15 +53,18 @@ class Premises:
     secret: bytes
 
 
-def move_in(directory: Path, vfs: str | None, pragmas: dict[str, str | int]) -> Premises:
-    """Open what is there, or make it. Safe when several processes do so at once."""
+def move_in(
+    directory: Path, vfs: str | None, pragmas: dict[str, str | int], *, unfinished: bool = False
+) -> Premises:
+    """Open what is there, or make it. Safe when several processes do so at once. `unfinished`: also one into
+    which a ledger is still being copied."""
     path = directory / FILE_NAME
     try:
         refuse_newer(path)
         _make_private(directory)
         with _Turn(directory / _OPEN_LOCK):
             refuse_newer(path)
-            return _open(directory, Database(path=path, vfs=vfs, pragmas=pragmas))
+            return _open(directory, Database(path=path, vfs=vfs, pragmas=pragmas), unfinished)
     except OSError as error:
         raise ConfigurationError(
             f"{directory} cannot be used to keep the record: {error.strerror}. "
@@ -68,7 +72,7 @@ def move_in(directory: Path, vfs: str | None, pragmas: dict[str, str | int]) -> 
         ) from error
 
 
-def _open(directory: Path, database: Database) -> Premises:
+def _open(directory: Path, database: Database, unfinished: bool) -> Premises:
     _create_private(database.path)
     patience = Patience(OPENING)
     owner = Owner(directory / "owners")
@@ -78,6 +82,10 @@ def _open(directory: Path, database: Database) -> Premises:
         migrate(writing)
         _empty_log(writing, patience)
         secret = statements.secret(writing)
+        # Asked when this process is already to be seen among the living: a copy looks at them after its mark.
+        origin = statements.copied_from(writing)
+        if origin is not None and not unfinished:
+            raise not_whole(str(directory), origin)
         reading = database.connect(Patience(), reading=True)
         blobs = Blobs(directory / "blobs")
         stamp = Stamp(directory / STAMP)

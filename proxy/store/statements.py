@@ -122,6 +122,7 @@ NAMES_BLOB = " UNION ALL ".join(
     for column in ("request_blob", "answer_blob")
 )
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
+COPIED_FROM = "SELECT value FROM meta WHERE name = 'copying'"
 TOUCH = "INSERT INTO meta VALUES ('ping', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -301,6 +302,12 @@ def secret(connection: apsw.Connection) -> bytes:
     value = _one(connection, SECRET, ())
     assert isinstance(value, bytes)
     return value
+
+
+def copied_from(connection: apsw.Connection) -> str | None:
+    """Of what this is a copy that is not finished."""
+    value: bytes | None = _one(connection, COPIED_FROM, ())
+    return None if value is None else value.decode()
 
 
 def _one(connection: apsw.Connection, text: str, bindings: tuple[Any, ...]) -> Any:  # noqa: ANN401 (SQL value)

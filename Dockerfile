@@ -19,7 +19,7 @@ RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/semel --no-cre
     && install --directory --owner=semel --group=semel --mode=0700 /var/lib/semel \
     && install --directory --mode=0755 /etc/semel/policies
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --disable-pip-version-check --no-index --find-links /wheels 'semel[postgres,redis]'
+    pip install --no-cache-dir --disable-pip-version-check --no-index --find-links /wheels "$(ls /wheels/semel-*.whl)[postgres,redis]"
 
 # For the other commands, so that `docker exec NAME semel calls list` finds the record.
 ENV SEMEL_STATE=/var/lib/semel

@@ -18,9 +18,9 @@ A request flows downward through these files:
     explaining/    why a call has its name, and what would make two of them one
     collecting.py  what is past its time goes, a little at a time
 
-app.py wires them and cli/ starts them; siblings.py is what several workers know of each other; demo/ is what `semel demo` plays. settings.py, policy_file/ and
-reload.py read what people wrote; observe.py tells metrics.py and log.py what happened; faults.py is where
-tests break things.
+app.py wires them and cli/ starts them; siblings.py is what several workers know of each other; demo/ is what
+`semel demo` plays. settings.py, policy_file/ and reload.py read what people wrote; observe.py tells
+metrics.py and log.py what happened; faults.py is where tests break things.
 """
 
 __version__ = "0.1.0"

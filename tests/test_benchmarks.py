@@ -28,13 +28,15 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
     servers = {
         "bare aiohttp.web.Server", "semel replay", "bare aiohttp reverse proxy", "semel once",
         "bare aiohttp.web.Server, one by one", "semel replays a run, one by one",
+        "once on embedded", "once on PostgreSQL", "once on Valkey",
+        "replays by 1 worker", "replays by 2 workers",
     }  # fmt: skip
     if nginx.find() is not None:
         servers.add("nginx proxy_cache hit")
         assert "replay against an nginx proxy_cache hit" in told["shown"]
     assert set(told["rates"]) == servers
     assert all(rate > 0 for rate in told["rates"].values())
-    assert len(told["checks"]) == 7
+    assert len(told["checks"]) == 12
     page = table.read_text()
     for name, value, _, _ in told["checks"]:
         assert f"| {name} | {value:.2f} |" in page

@@ -1,9 +1,9 @@
 """`semel store copy FROM TO`: a whole ledger from one store into another, verified.
 
-FROM and TO are stores: a directory (as for --state-dir; also written embedded:DIR), or postgres://… as for
---store. Stop every semel on both first. Calls, their history and answers, runs and exchanges, large bodies
-and the secret that names them are copied; FROM is only read. Not copied: the shared cache, which may be lost
-at any time, and who was working on FROM: what was on its way there is in doubt in TO, or released.
+FROM and TO are stores: a directory (as for --state-dir; also written embedded:DIR), postgres://… or redis://…
+as for --store. Stop every semel on both first. Calls, their history and answers, runs and exchanges, large
+bodies and the secret that names them are copied; FROM is only read. Not copied: the shared cache, which may
+be lost at any time, and who was working on FROM: what was on its way there is in doubt in TO, or released.
 
 Until the copy has been verified no semel works with TO. Broken off, the same command goes on where it was.
 """
@@ -56,7 +56,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             "semel store copy postgres://semel@db.internal/semel /var/lib/semel --json",
         ),
     )
-    copy.add_argument("source", metavar="FROM", help="a directory, or postgres://…")
+    copy.add_argument("source", metavar="FROM", help="a directory, postgres://… or redis://…")
     copy.add_argument("target", metavar="TO", help="the same; empty, or an unfinished copy of FROM")
     copy.add_argument(
         "--leave-lost-bodies",
@@ -124,7 +124,7 @@ def _place(given: str, name: str) -> Place:
     directory = given.removeprefix(_EMBEDDED)
     if directory in ("", "embedded", "memory"):
         raise ConfigurationError(
-            f"{name}: write the directory of an embedded store (that of --state-dir), or postgres://…"
+            f"{name}: write the directory of an embedded store (that of --state-dir), postgres://… or redis://…"
         )
     return Place(store="embedded", state=Path(directory).expanduser())
 

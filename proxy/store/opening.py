@@ -116,7 +116,7 @@ async def open_target(place: Place) -> Target:
 
 def _archive(place: Place, part: str) -> Any:  # noqa: ANN401 (a module, known by its name only)
     if place.store.startswith("redis"):
-        return _driver("proxy.store.redis_copying", "redis", "redis")
+        return _driver("proxy.store.redis_copying", "hiredis", "redis")
     return _driver(f"proxy.store.postgres_{part}", "psycopg", "postgres")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import hiredis
 
 from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.store.archive import MARK, not_whole
 from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks, ServedMarks
@@ -87,6 +88,10 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         await self._pipe.ask("SET", f"{self._tag}:secret", secrets.token_bytes(32), "NX")
         self.secret = await self._pipe.ask("GET", f"{self._tag}:secret")
         await self._heart.start()
+        # Again, when this process is to be seen among the living: a copy looks at them after its mark.
+        self.secret, origin = await self._pipe.ask("MGET", f"{self._tag}:secret", f"{self._tag}:{MARK}")
+        if origin is not None:
+            raise not_whole(f"{self._pipe.address}", origin.decode())
 
     @property
     def name(self) -> str:

@@ -69,7 +69,7 @@ class Machine(RuleBasedStateMachine):
         call, entry = (
             calls.in_run(OWNER, run, key=key, at=self.time) if run else calls.claim(OWNER, key, at=self.time)
         )
-        served = calls.serving(call, at=self.time) if run else None
+        served = calls.serving(call) if run else None
         if late:
             call = replace(call, version=2)
         self._swap(call, entry, served=served)
@@ -130,11 +130,9 @@ class Machine(RuleBasedStateMachine):
         call = self._in_model(self.model.get(key))
         if call is None or not call.run:
             return
-        told = calls.serving(call, number, attempt=attempt, at=self.time)
+        told = calls.serving(call, number, attempt=attempt)
         told = told._replace(exchange=replace(told.exchange, end=end))
-        for store in (self.model, self.store):
-            store.mark_served(told)
-        self._until_served(told)
+        self._runner.run(self._serve(told))
 
     @rule(
         after=st.sampled_from([0.0, 100.0, 100_000.0]), limit=st.sampled_from([1, 100]), whole=st.booleans()
@@ -142,7 +140,7 @@ class Machine(RuleBasedStateMachine):
     def collect(self, after: float, limit: int, whole: bool) -> None:
         """What is past its time goes, runs that nobody asks in too."""
         now = self.time + after
-        before = now - 50.0 if whole else 0.0
+        before = now - 50.0 if whole else 1.0
 
         async def gone(store: Store) -> int:
             """How many portions there are is a store's own."""
@@ -193,32 +191,30 @@ class Machine(RuleBasedStateMachine):
     def _in_model(self, asking: Awaitable[Any]) -> Any:
         return self._runner.run(_answer(asking))
 
-    def _until_served(self, told: Serving) -> None:
+    async def _serve(self, told: Serving) -> None:
         """Lazy, but not for long."""
-
-        async def arrived() -> None:
-            async with asyncio.timeout(20):
-                while True:
-                    changes = await self.store.run_changes(TENANT, told.run, told.exchange.attempt, 0)
-                    if changes is None or (told.key, told.exchange) in changes.exchanges:
-                        return
-                    await asyncio.sleep(0.005)
-
-        self._runner.run(arrived())
+        for store in (self.model, self.store):
+            store.mark_served(told)
+        async with asyncio.timeout(20):
+            while True:
+                changes = await self.store.run_changes(TENANT, told.run, told.exchange.attempt, 0)
+                if changes is None or (told.key, told.exchange) in changes.exchanges:
+                    return
+                await asyncio.sleep(0.005)
 
 
 async def _everything(store: Store) -> dict[str, Any]:
     """All that can be asked, at once: a store over a network takes its time."""
     pairs = list(itertools.product(RUNS, ATTEMPTS))
     queries = (Query(), Query(state=State.PENDING), Query(run="r1"), Query(limit=2))
-    rows, histories, pages, changes, lines, tallies, (census, orphans, listed) = await asyncio.gather(
-        asyncio.gather(*[store.get(key) for key in KEYS]),
-        asyncio.gather(*[store.history(key) for key in KEYS]),
-        asyncio.gather(*[store.find(query) for query in queries]),
-        asyncio.gather(*[store.run_changes(TENANT, run, attempt, 0) for run, attempt in pairs]),
-        asyncio.gather(*[store.run_history(TENANT, run) for run in RUNS]),
-        asyncio.gather(*[store.run_tallies(TENANT, run) for run in RUNS]),
-        asyncio.gather(store.census(), store.orphans(), store.list_runs(RunQuery())),
+    rows, histories, pages, changes, lines, tallies, (census, orphans, listed) = await _together(
+        _together(*[store.get(key) for key in KEYS]),
+        _together(*[store.history(key) for key in KEYS]),
+        _together(*[store.find(query) for query in queries]),
+        _together(*[store.run_changes(TENANT, run, attempt, 0) for run, attempt in pairs]),
+        _together(*[store.run_history(TENANT, run) for run in RUNS]),
+        _together(*[store.run_tallies(TENANT, run) for run in RUNS]),
+        _together(store.census(), store.orphans(), store.list_runs(RunQuery())),
     )
     over = {run.name for run in listed.runs if run.state is RunState.EXPIRED}
     return {
@@ -233,6 +229,10 @@ async def _everything(store: Store) -> dict[str, Any]:
         # Of a run that is over, who was served is asked by nobody, and forgotten sooner or later.
         "tallies": [sorted(told) for run, told in zip(RUNS, tallies, strict=True) if run not in over],
     }
+
+
+async def _together(*asked: Awaitable[Any]) -> list[Any]:
+    return list(await asyncio.gather(*asked))
 
 
 _DOUBT = calls.lose(calls.claim(OWNER)[0])[0].doubt

@@ -186,9 +186,12 @@ async def test_killed_again_while_recovering(kind: Kind, point: Point, tmp_path:
             await ask(doomed.port, kind)
             assert await doomed.died() == -signal.SIGKILL
         recovering = SemelProcess(state, policies, kill_at(point))
-        with contextlib.suppress(RuntimeError):  # it may die before it is ready
-            await recovering.__aenter__()
-        assert await recovering.died() == -signal.SIGKILL
+        try:
+            with contextlib.suppress(RuntimeError):  # it may die before it is ready
+                await recovering.__aenter__()
+            assert await recovering.died() == -signal.SIGKILL
+        finally:
+            await recovering.kill()
         left = "pending" if point is Point.COMMIT_BEGUN else ("released" if kind.safe else "in_doubt")
         assert await states_left(state) == [left]
         async with semel(tmp_path, policy(origin.port)) as app:

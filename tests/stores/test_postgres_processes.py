@@ -9,7 +9,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -33,40 +32,6 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(url, heartbeat=HEARTBEAT, dead_after=DEAD_AFTER)
     yield store
     await store.close()
-
-
-async def test_identical_claims_raced_by_fifty_tasks_have_one_winner(url: str, store: PostgresStore) -> None:
-    """From two stores at once, so that batches of both meet in the database."""
-    other = await PostgresStore.open(url)
-    try:
-        for _ in range(ROUNDS):
-            key = os.urandom(16)
-            racers = [store, other] * 25
-            swaps = await asyncio.gather(*(at.swap(*calls.claim(at.owner, key), expected=0) for at in racers))
-            assert sum(swap.won for swap in swaps) == 1
-            assert len(await store.history(key)) == 1
-    finally:
-        await other.close()
-
-
-async def test_identical_claims_raced_by_four_processes_have_one_winner(
-    url: str, store: PostgresStore
-) -> None:
-    """Eight identical claims each, twenty rounds: one winner, and everybody sees it."""
-    async with AsyncExitStack() as stack:
-        racers = [await stack.enter_async_context(child("race", url)) for _ in range(4)]
-        for _ in range(ROUNDS):
-            key = os.urandom(16)
-            for racer in racers:
-                racer.write(key.hex())
-            told = [(await racer.read()).split() for racer in racers]
-            assert sum(int(words[0]) for words in told) == 1
-            winner = next(r.owner for r, words in zip(racers, told, strict=True) if words[0] == "1")
-            assert {owner for words in told for owner in words[1:]} == {winner}
-            row = await store.get(key)
-            assert row is not None
-            assert row.owner == winner
-            assert len(await store.history(key)) == 1
 
 
 async def test_a_waiter_in_another_process_wakes_within_50_ms_of_the_commit(

@@ -36,26 +36,6 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
     await store.close()
 
 
-async def test_identical_claims_raced_by_processes_have_one_winner(
-    tmp_path: Path, store: EmbeddedStore
-) -> None:
-    """Three processes, eight identical claims each, twenty rounds: one winner, and everybody sees it."""
-    async with AsyncExitStack() as stack:
-        racers = [await stack.enter_async_context(child("race", tmp_path / "state")) for _ in range(3)]
-        for _ in range(ROUNDS):
-            key = os.urandom(16)
-            for racer in racers:
-                racer.write(key.hex())
-            told = [(await racer.read()).split() for racer in racers]
-            assert sum(int(words[0]) for words in told) == 1
-            winner = next(r.owner for r, words in zip(racers, told, strict=True) if words[0] == "1")
-            assert {owner for words in told for owner in words[1:]} == {winner}
-            row = await store.get(key)
-            assert row is not None
-            assert row.owner == winner
-            assert len(await store.history(key)) == 1
-
-
 async def test_a_waiter_in_another_process_wakes_within_50_ms_of_the_commit(
     tmp_path: Path, store: EmbeddedStore
 ) -> None:

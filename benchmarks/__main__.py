@@ -195,7 +195,7 @@ def main() -> int:
                 checks.append(("replays by two workers against one", two, "at least", 1.6))
             else:
                 shown[f"replays by two workers against one, on {len(CORES)} cores"] = two
-            checks += measure_growing(work, chosen.rows)
+            checks += measure_growing(work, chosen.rows, chosen.rounds)
         if chosen.only in (None, "store"):
             judged, shown_too = measure_store(work, chosen.rows)
             checks += judged

@@ -10,6 +10,7 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import valkey
 from tests.stores import calls, test_postgres_large, test_redis_size
 
-ROUNDS, CALLS, CALLERS = 9, 1000, 32
+CALLS, CALLERS = 1000, 32
 
 
 async def once(store: Store) -> float:
@@ -43,16 +44,17 @@ async def once(store: Store) -> float:
     return time.perf_counter() - began
 
 
-async def compared(few: Store, many: Store) -> float:
+async def compared(stores: Sequence[Store], rounds: int) -> float:
+    few, many = stores
     ratios = []
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         small, large = await once(few), await once(many)
         if number:  # the first only warms up
             ratios.append(large / small)
     return statistics.median(ratios)
 
 
-async def embedded(work: Path, count: int) -> float:
+async def embedded(work: Path, count: int, rounds: int) -> float:
     async with AsyncExitStack() as stack:
         stores = []
         for number in (FEW, count):
@@ -61,10 +63,10 @@ async def embedded(work: Path, count: int) -> float:
             million.fill(directory, number)
             stores.append(await EmbeddedStore.open(directory))
             stack.push_async_callback(stores[-1].close)
-        return await compared(*stores)
+        return await compared(stores, rounds)
 
 
-async def postgres(_: Path, count: int) -> float:
+async def postgres(_: Path, count: int, rounds: int) -> float:
     server = PostgresServer()
     try:
         server.start()
@@ -75,12 +77,12 @@ async def postgres(_: Path, count: int) -> float:
                 stores.append(await PostgresStore.open(server.url(database), dead_after=600.0))
                 stack.push_async_callback(stores[-1].close)
                 await asyncio.to_thread(test_postgres_large.fill, server, database, 1, number)
-            return await compared(*stores)
+            return await compared(stores, rounds)
     finally:
         server.remove()
 
 
-async def redis(work: Path, count: int) -> float:
+async def redis(work: Path, count: int, rounds: int) -> float:
     with ExitStack() as servers:
         async with AsyncExitStack() as stack:
             stores = []
@@ -89,15 +91,15 @@ async def redis(work: Path, count: int) -> float:
                 stores.append(await open_redis(server.url, dead_after=600.0))
                 stack.push_async_callback(stores[-1].close)
                 await test_redis_size.fill(server, stores[-1], number)
-            return await compared(*stores)
+            return await compared(stores, rounds)
 
 
-def measure_growing(work: Path, count: int) -> list[Check]:
+def measure_growing(work: Path, count: int, rounds: int) -> list[Check]:
     checks: list[Check] = []
     for name, measured in {"embedded": embedded, "PostgreSQL": postgres, "Valkey": redis}.items():
         print(f"claims among {count:,} rows: {name}", file=sys.stderr, flush=True)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            ratio = runner.run(measured(work, count))
+            ratio = runner.run(measured(work, count, rounds))
         label = f"claim and settlement among {count:,} rows against {FEW:,}, {name}, times"
         checks.append((label, ratio, "at most", 1.3))
     return checks

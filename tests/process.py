@@ -113,6 +113,8 @@ class SemelProcess:
         async with asyncio.timeout(within):
             status = await self._process.wait()
             await self._reading
+            assert self._process.stdout is not None
+            await self._process.stdout.read()  # to its end: what is left open is noticed by another test
         return status
 
     async def kill(self) -> None:

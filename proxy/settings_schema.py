@@ -162,7 +162,7 @@ def _store(given: str) -> str:
         raise ValueError(
             f"{quoted(scheme)} alone is not a store: write {scheme}://USER:PASSWORD@HOST/DATABASE"
         )
-    near = suggestion(scheme, (*known, *STORES)) or ": use embedded, memory or postgres://…"
+    near = suggestion(scheme, (*known, *STORES)) or ": use embedded, memory, postgres://… or redis://…"
     raise ValueError(f"{quoted(scheme)} is not a store{near}")
 
 

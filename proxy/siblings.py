@@ -85,8 +85,9 @@ class Siblings:
 
     async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            writer.write(self.write())
-            await writer.drain()
+            with contextlib.suppress(OSError):  # a full disk, or somebody who has given up waiting
+                writer.write(self.write())
+                await writer.drain()
         finally:
             writer.close()
 

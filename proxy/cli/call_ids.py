@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.cli.output import Refused
 from proxy.cli.reach import proxy_of, settings_of
+from proxy.store.opening import shown
 
 if TYPE_CHECKING:
     from proxy.admin.desk import Desk
@@ -61,12 +62,15 @@ async def _beginning_with(desk: Desk, text: str) -> set[str]:
     return await ids_beginning_with(text, page)
 
 
-ANOTHER = "another record with --state-dir DIR or --proxy URL."
+ANOTHER = "another record with --state-dir DIR, --store URL or --proxy URL."
 
 
 def looked_in(options: argparse.Namespace) -> str:
     url = proxy_of(options)
-    return f"the record in {settings_of(options).state}" if url is None else f"the record of {url}"
+    if url is not None:
+        return f"the record of {url}"
+    settings = settings_of(options)
+    return f"the record in {settings.state if settings.store == 'embedded' else shown(settings.store)}"
 
 
 def not_there(options: argparse.Namespace) -> Refused:

@@ -84,6 +84,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     add_config_flag(command)
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
+    command.add_argument("--store", metavar="URL", help="the store that semel is to use (default: embedded)")
     add_policies_flag(command)
     command.add_argument(
         "--all",
@@ -128,7 +129,7 @@ def _settings(options: argparse.Namespace) -> tuple[Settings | None, list[Findin
     from proxy.cli.examine import failure, ok
     from proxy.errors import ConfigurationError
 
-    flags = {"state": options.state_dir, "policies": options.policies}
+    flags = {"state": options.state_dir, "store": options.store, "policies": options.policies}
     try:
         settings = settings_of_proxy(flags, options.config)
     except ConfigurationError as wrong:  # a line for each mistake

@@ -20,7 +20,7 @@ def store_findings(settings: Settings) -> Iterator[Finding]:
     notes: list[str] = []
 
     def note(event: str, **fields: object) -> None:
-        notes.append(f"{event}: {fields.get('detail')}")
+        notes.append(f"{event}: {fields.get('detail') or fields.get('why')}")
 
     try:
         told = asyncio.run(look(place_of(settings, note=note)))
@@ -29,4 +29,4 @@ def store_findings(settings: Settings) -> Iterator[Finding]:
         return
     yield ok(ABOUT, told)
     for each in notes:
-        yield warning(ABOUT, each, "See docs/why/postgres.md.")
+        yield warning(ABOUT, each, "See docs/stores.md.")

@@ -29,7 +29,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     command.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:8080")
     command.add_argument("--state-dir", metavar="DIR", help="default: ~/.local/state/semel")
     command.add_argument(
-        "--store", metavar="URL", help="embedded (default), memory, or postgres://USER@HOST/DATABASE"
+        "--store",
+        metavar="URL",
+        help="embedded (default), memory, postgres://USER@HOST/DATABASE or redis://HOST",
     )
     command.add_argument(
         "--workers", type=int, metavar="N", help="processes that share the address (default: 1)"

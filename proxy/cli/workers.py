@@ -33,6 +33,7 @@ from proxy.siblings import Place
 
 # A worker that dies at once is not started at once again: first so soon, then twice as late, at most so late.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+LONG_PATH = 70
 # One that has lived so long died of something else.
 LIVED = 5.0
 
@@ -202,8 +203,15 @@ class Supervisor:
 
 def serve_with_workers(settings: Settings) -> int:
     if settings.store == "memory":
-        raise ConfigurationError("several workers need a store that they share: use embedded, or workers: 1.")
-    with _address(settings.listen) as listen, tempfile.TemporaryDirectory(prefix="semel-") as folder:
+        raise ConfigurationError(
+            "several workers need a store that they share: use embedded, postgres://… or redis://…."
+        )
+    # A socket's path may have some hundred characters, and some have a long TMPDIR.
+    where = None if len(tempfile.gettempdir()) < LONG_PATH else "/tmp"  # noqa: S108 (made anew, for us alone)
+    with (
+        _address(settings.listen) as listen,
+        tempfile.TemporaryDirectory(prefix="semel-", dir=where) as folder,
+    ):
         each = -(-settings.limits.connections // settings.workers)
         limits = replace(settings.limits, connections=each)
         return Supervisor(replace(settings, listen=listen, limits=limits), Path(folder)).run()

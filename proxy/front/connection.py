@@ -129,7 +129,13 @@ class Connection(Arrives):
         return (name[0], name[1]) if isinstance(name, tuple) else None
 
     def close(self) -> None:
+        """Who is in the middle of a request may finish it. Who is not has nothing to wait for: whatever it
+        would say now nobody would hear."""
+        idle = self._waiter is not None and not self._waiter.done()
         super().close()
+        if idle and self.transport is not None:
+            self.flush()
+            self._leave(self.transport)
         if self.tunnel is not None:
             self.tunnel.end()
 

@@ -114,6 +114,12 @@ class RunBooks:
             raise StoreUnavailable(
                 f"The run {parent.run!r}, a parent, is not in the store. Nothing was sent."
             )
+        if changes.run.state is RunState.EXPIRED:  # what it had done is not known any more
+            raise RunExpired(
+                f"The run {book.run.name!r} is a fork of {parent.run!r}, whose record is over. Nothing was "
+                "sent. Use another name for new work.",
+                run=book.run.name,
+            )
         if changes.run.pulse != since:
             book.inherit(changes, parent.at, resend=parent.resend)
         above = changes.run.parent

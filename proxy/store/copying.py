@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from proxy.store.archive import PORTION, BlobDump, Dump, Kind, Source, Standing, Sums, Target, same
 from proxy.store.base import BlobLost, BlobRef
@@ -260,15 +260,21 @@ async def _pages(store: Source, kind: Kind) -> AsyncGenerator[list[Dump], None]:
     page = await store.read(kind, None)
     while page.after is not None:
         coming = asyncio.ensure_future(store.read(kind, page.after))
+        coming.add_done_callback(_is_known)  # its failure counts if it is needed
         try:
             yield page.dumps
         finally:
-            # Never left behind: whoever closes the store would meet it. Its failure counts if it is needed.
+            # Never left behind: whoever closes the store would meet it.
             await asyncio.wait({coming})
-            coming.exception()
         page = coming.result()
     if page.dumps:
         yield page.dumps
+
+
+def _is_known(page: asyncio.Future[Any]) -> None:
+    """Also where nobody waits any more, because the copy was broken off."""
+    if not page.cancelled():
+        page.exception()
 
 
 async def _fetch(store: Source, digest: str, size: int | None, spool: IO[bytes] | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -122,11 +122,22 @@ def _archive(place: Place, part: str) -> Any:  # noqa: ANN401 (a module, known b
 
 async def look(place: Place) -> str:
     """What can be said of a store over the network without changing anything in it."""
-    if place.store.partition("://")[0] not in ("postgres", "postgresql"):
-        return "not looked at"
+    if place.store.startswith("redis"):
+        return await _look_at_redis(place)
     schema = _driver("proxy.store.postgres_schema", "psycopg", "postgres")
     told: str = await schema.look(place.store, place.note)
     return told
+
+
+async def _look_at_redis(place: Place) -> str:
+    """As one more process that makes nothing; what is unsafe is noted while it is opened."""
+    module = _driver("proxy.store.redis_store", "hiredis", "redis")
+    try:
+        store: Store = await _redis(replace(place, make=False))
+    except module.NoRecord:
+        return f"{place.shown}, no record yet"
+    await store.close()
+    return f"{place.shown}, reached"
 
 
 async def open_store(place: Place) -> Store:

@@ -75,6 +75,9 @@ async def look(url: str, note: Callable[..., None]) -> str:
             if not await _one(connection, _HAS_META):
                 return f"{address.shown}, PostgreSQL {server}, no record yet"
             version = await _one(connection, _VERSION)
+            mark = await _one(connection, f"SELECT value FROM semel.meta WHERE name = '{MARK}'")  # noqa: S608
+            if mark is not None:
+                raise not_whole(address.shown, bytes(mark).decode())
             living = await _one(connection, "SELECT count(*) FROM semel.owners WHERE NOT dead")
         finally:
             await connection.close()

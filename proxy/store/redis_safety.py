@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import hiredis
 
+from proxy.store.durability import Durability
 from proxy.store.redis_wire import Reply, Wire
 
 # Setting, what it must be, what else happens.
@@ -43,6 +44,14 @@ def why_unsafe(settings: Mapping[str, str | None], role: str) -> str | None:
             "replica does not keep what is written to it. Name the primary in the store's URL."
         )
     return None
+
+
+def told_as(why: str, durability: Durability) -> str:
+    """For the log: what is done about it."""
+    if durability is Durability.STRICT:
+        return why
+    made = why.replace("calls with effects are refused:", "calls with effects are made all the same:")
+    return made.replace(f", {OTHERWISE}", "")
 
 
 async def read_safety(wire: Wire) -> str | None:

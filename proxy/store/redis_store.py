@@ -27,7 +27,7 @@ from proxy.store.redis_calls import RedisCalls
 from proxy.store.redis_index import RedisIndex
 from proxy.store.redis_pipe import PATIENCE, Pipe
 from proxy.store.redis_runs import RedisRuns
-from proxy.store.redis_safety import read_safety
+from proxy.store.redis_safety import read_safety, told_as
 from proxy.store.redis_watch import Wakes
 from proxy.store.redis_wire import Address, Wire, read_url
 from proxy.store.watchers import Watchers
@@ -40,6 +40,10 @@ GONE = (
 )
 
 Note = Callable[..., None]  # what happened, and facts about it
+
+
+class NoRecord(ConfigurationError):
+    """Whoever only looks makes none."""
 
 
 class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
@@ -80,7 +84,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
             await self._pipe.ask("SET", f"{self._tag}:layout", LAYOUT, "NX")
         layout = await self._pipe.ask("GET", f"{self._tag}:layout")
         if layout is None:
-            raise ConfigurationError(f"there is no record in {self._pipe.address} under {self._tag}")
+            raise NoRecord(f"there is no record in {self._pipe.address} under {self._tag}")
         if layout != LAYOUT:
             raise ConfigurationError(
                 f"the Redis store has layout {layout!r}, this semel knows {LAYOUT!r}: upgrade this process"
@@ -116,7 +120,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         if unsafe != self.unsafe:
             self.unsafe = unsafe
             told = "redis-safe" if unsafe is None else "redis-unsafe"
-            self._note(told, durability=str(self.durability), why=unsafe or "")
+            self._note(told, durability=str(self.durability), why=told_as(unsafe or "", self.durability))
 
     def _refuses(self) -> str | None:
         return self._gone or (None if self.durability is Durability.BEST_EFFORT else self.unsafe)
@@ -177,6 +181,8 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         await self._heart.beat()
         if not self.owns():
             raise StoreUnavailable("nothing is sent now: the last sign of life in the store is too old")
+        if why := self._refuses():
+            raise StoreUnavailable(why)
 
     async def close(self) -> None:
         """What is under way is answered, marks are written, then the others are told."""

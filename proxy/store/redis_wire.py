@@ -122,7 +122,8 @@ class Wire(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        if self._transport is not None and out:
+        # A connection that was cut is told of soon; who waits hears of it then.
+        if self._transport is not None and out and not self._transport.is_closing():
             self._transport.write(b"".join(out))
 
     def _look_at_the_clock(self) -> None:

@@ -59,7 +59,7 @@ async def test_what_no_call_begins_with_is_told_with_the_place(
         assert (ran.status, ran.out) == (1, "")
         assert ran.err == (
             f"None of the newest 5000 calls in {where} begins with {other}. An older one is found by its "
-            "whole id, another record with --state-dir DIR or --proxy URL.\n"
+            "whole id, another record with --state-dir DIR, --store URL or --proxy URL.\n"
         )
         for wrong in (call_id[:5], f"{call_id}0", "../stats", "semel!"):
             ran = await desk("forget", wrong, "--reason", "r")

@@ -177,7 +177,8 @@ async def test_what_cannot_be_done_is_said_with_status_1(
         why = ("--reason", "r")
         where = f"the record in {tmp_path / 'state'}" if way == "store" else f"the record of {world.url}"
         missing = (
-            f"There is no call {UNKNOWN} in {where}. Name another record with --state-dir DIR or --proxy URL."
+            f"There is no call {UNKNOWN} in {where}. Name another record with --state-dir DIR, "
+            "--store URL or --proxy URL."
         )
         for arguments, told in (
             (("show", UNKNOWN), missing),

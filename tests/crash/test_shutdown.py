@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.scene import JSON, KINDS, Kind, ask, policy, states_left, told, until, write_policy
-from tests.inside import call, request_bytes
+from tests.inside import call, read_answer, request_bytes
 from tests.origin import READ_ALL, Origin, Wait, answer
 from tests.process import SemelProcess
 
@@ -56,6 +56,28 @@ async def test_a_call_under_way_finishes(number: signal.Signals, tmp_path: Path)
             for kind in KINDS:
                 assert told(await ask(semel.port, kind)) == "replayed 200"
         assert origin.started == len(KINDS)
+
+
+async def test_who_has_nothing_under_way_is_let_go_at_once(tmp_path: Path) -> None:
+    """An idle connection does not wait for somebody else's slow call."""
+    go_on = asyncio.Event()
+    async with Origin((*READ_ALL, Wait(go_on), answer(200, b"fine"))) as origin:
+        policies = write_policy(tmp_path, policy(origin.port))
+        async with SemelProcess(tmp_path / "state", policies) as semel:
+            idle, wrote = await asyncio.open_connection("127.0.0.1", semel.port)
+            wrote.write(request_bytes("GET", "/healthz"))
+            assert (await read_answer(idle)).status == 200
+            asking = asyncio.create_task(ask(semel.port, Kind.D))
+            await until(lambda: origin.started == 1)
+            semel.send(signal.SIGTERM)
+            async with asyncio.timeout(10):
+                assert await idle.read() == b""
+            assert not asking.done()
+            wrote.close()
+            go_on.set()
+            assert told(await asking) == "executed 200"
+            assert await semel.died() == 0
+        assert origin.started == 1
 
 
 async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from proxy.core.intent import State
+from proxy.core.run_record import RunState
 from proxy.errors import Diverged, InDoubt, RunExpired
 from tests.exchange.stage import answers, lost
 from tests.exchange.virtual_time import in_virtual_time
@@ -299,3 +301,19 @@ async def test_what_the_parent_was_refused_before_an_effect_is_refused_in_the_fo
     assert (await fork.write("a")).body == b"no"
     assert (await fork.write("b")).kind == "replayed"
     assert semel.origin.sent == {"mail": 1, "a": 1, "b": 1}
+
+
+@in_virtual_time
+async def test_a_fork_whose_parent_is_gone_is_refused() -> None:
+    """It should not happen: a parent is kept as long as a fork of it lives. But then nobody would know any
+    more what was done, and everything would be done again."""
+    semel = RunProcess()
+    fork = await parent_of_six(semel)
+    await scenes.fork(semel, "f", at=3)
+    assert (await fork.write("send?2")).kind == "replayed"
+    runs = semel.store._runs.runs
+    runs[TENANT, "r"] = replace(runs[TENANT, "r"], state=RunState.EXPIRED, pulse=runs[TENANT, "r"].pulse + 1)
+    semel.books.changed_beside()
+    with pytest.raises(RunExpired, match="whose record is over"):
+        await fork.write("send?5")
+    assert semel.origin.sent["send?5"] == 1

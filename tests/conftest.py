@@ -23,7 +23,7 @@ settings.load_profile("semel")
 
 # Of the variants of a test that runs on every store, one in so many runs beside the embedded store's in the
 # ordinary suite; a soak runs all of them.
-SAMPLED = 10
+SAMPLED = 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

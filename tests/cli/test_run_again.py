@@ -147,8 +147,8 @@ def test_a_call_in_flight_when_the_agent_dies_is_finished(
 def test_a_proxy_killed_in_the_middle_of_a_call_leaves_it_in_doubt_and_says_what_to_do(
     origin: Origin, policy: Path, tmp_path: Path
 ) -> None:
-    """The next start finds it, holds the call and does not send it again. (Whether the proxy comes back before
-    the agent, whose connection broke, has ended is for chance to decide.)"""
+    """The next start holds the call and does not send it again. (Whether the proxy comes back before the
+    agent, whose connection broke, has ended is for chance to decide.)"""
     state, options = tmp_path / "state", ["--policies", str(policy)]
     with Running(state, python(WAITING), options=options) as run:
         wait_until(lambda: origin.effects == ["/wait"], "the call")

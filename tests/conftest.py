@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import ambient
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, postgres
 from tests.servers.valkey import Valkey, valkey
 
 settings.register_profile(
@@ -40,12 +40,8 @@ class _NoVariant:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with postgres() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture

@@ -267,10 +267,9 @@ class PostgresStore(PostgresRuns):
     async def collect(
         self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
     ) -> Collected:
-        if dry_run:
-            self._refuse_if_closed()
-            return await self._collector.count(now, runs_before)
         self._refuse_if_closed()
+        if dry_run:
+            return await self._collector.count(now, runs_before)
         return await self._collector.collect(now, limit, runs_before)
 
     async def _clean(self) -> None:

@@ -25,7 +25,7 @@ from tests.crash.scene import write_policy
 from tests.inside import Answer, call
 from tests.origin import READ_ALL, Origin, Stall, answer
 from tests.process import ROOT, SemelProcess
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, postgres
 from tests.stores.ledgers import fill
 
 JSON = {"Content-Type": "application/json"}
@@ -42,12 +42,8 @@ rules:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with postgres() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture

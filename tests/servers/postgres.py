@@ -14,6 +14,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -191,6 +193,17 @@ class PostgresServer:
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+@contextmanager
+def postgres() -> Iterator[PostgresServer]:
+    """One that runs, and is gone afterwards."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
 
 
 def _children(parent: int) -> list[int]:

@@ -18,7 +18,7 @@ from proxy.store.base import BlobLost, BlobRef, Query, Store, Swap
 from proxy.store.heartbeats import Beat
 from proxy.store.postgres import PostgresStore
 from proxy.store.postgres_line import Address
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, postgres
 from tests.stores import calls
 from tests.stores.contract import AFTER_ALL, StoreContract
 from tests.stores.run_contract import RunContract
@@ -279,12 +279,8 @@ async def test_a_server_that_does_not_sync_is_refused(careless: PostgresServer) 
 
 @pytest.fixture
 def primary() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with postgres() as server:
         yield server
-    finally:
-        server.remove()
 
 
 async def test_an_asynchronous_standby_is_warned_about_and_never_served_from(primary: PostgresServer) -> None:

@@ -19,7 +19,7 @@ from proxy.core.intent import Call, Entry
 from proxy.errors import StoreUnavailable
 from proxy.store.postgres import PostgresStore
 from tests.relay import Act, Fault, Plan, Relay
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import PostgresServer, postgres
 from tests.stores import calls
 
 SOAK = bool(os.environ.get("SEMEL_SOAK"))
@@ -32,12 +32,8 @@ BOUND = 20.0
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
     """One that may be killed."""
-    server = PostgresServer()
-    try:
-        server.start()
+    with postgres() as server:
         yield server
-    finally:
-        server.remove()
 
 
 async def opened(url: str) -> PostgresStore:

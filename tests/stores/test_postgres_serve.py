@@ -16,7 +16,7 @@ from tests.crash.scene import JSON, Kind, ask, policy, told, until, write_policy
 from tests.inside import call
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
-from tests.servers.postgres import USER, PostgresServer
+from tests.servers.postgres import USER, PostgresServer, postgres
 
 OK: Script = (*READ_ALL, answer(200, b"fine"))
 SECRET = "hunter-2%40"  # an encoded @, too
@@ -152,12 +152,8 @@ def is_stopped(pid: int) -> bool:
 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
+    with postgres() as server:
         yield server
-    finally:
-        server.remove()
 
 
 async def test_a_proxy_outlives_its_database(tmp_path: Path, own_server: PostgresServer) -> None:

@@ -127,7 +127,7 @@ def test_an_agent_that_goes_past_semel_is_noticed(
     """Whoever only starts the command records nothing."""
     past = (sys.executable, "-c", "import os, sys; os.execvp(sys.argv[-2], sys.argv[-2:])")
     act, _ = refused(monkeypatch, capsys, Commands(run=past))
-    assert act["with"]["counts"]["email"] == 2
+    assert all(act["with"]["counts"][name] > once for name, once in ONCE.items()), act
     assert [start["replayed"] for start in act["with"]["starts"]] == [None] * 4
 
 

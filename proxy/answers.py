@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
+from proxy.core.headers import end_to_end, without_semel
 from proxy.core.intent import Answer, Call, Place, State
 from proxy.core.policy import Mode, Rule
 from proxy.observe import Observer
@@ -26,6 +27,8 @@ MAX_CACHED = 16 * 1024 * 1024
 HOT, HOT_SIZE, HOT_BYTES = 4096, 8 * 1024, 16 * 1024 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
 STREAMED_FROM = 8 * 1024 * 1024
+BODILESS = frozenset({204, 304})
+_NOT_TAKEN_OVER = frozenset({b"content-length", b"set-cookie", b"age"})
 
 
 class Produced(NamedTuple):
@@ -101,6 +104,21 @@ class Answers:
             ref = await self._store.put_blob(kept.chunks())
             return make(place=Place.BLOB, head=head, blob=ref.digest)
         return make(place=Place.INLINE, head=head, body=self._codec.seal_body(kept.whole()))
+
+    async def given(self, status: int, headers: Headers, body: bytes, now: float) -> Answer:
+        """An answer that did not come by a send of the call itself: from a probe, or from a person. Framing
+        follows the body, and a session belongs to whoever asked first."""
+        kept = tuple(
+            pair for pair in without_semel(end_to_end(headers)) if pair[0].lower() not in _NOT_TAKEN_OVER
+        )
+        if status not in BODILESS:
+            kept += ((b"Content-Length", b"%d" % len(body)),)
+        make = partial(
+            Answer, status=status, size=len(body), recorded_at=now, head=self._codec.seal_head(kept)
+        )
+        if len(body) > self._inline_body:
+            return make(place=Place.BLOB, blob=(await self._store.put_blob([body])).digest)
+        return make(place=Place.INLINE, body=self._codec.seal_body(body))
 
     async def produce(self, call: Call, answer: Answer) -> Produced | None:
         """The recorded answer, ready to be given; None where it is lost or damaged."""

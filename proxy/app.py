@@ -10,9 +10,11 @@ from typing import Any
 
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
+from proxy.admin.probing import probes_in
 from proxy.admin.rules import lifetimes_in, segments_in
-from proxy.clock import Clock, SystemClock
+from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
+from proxy.doubts import Doubts
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flying import Flights
@@ -30,7 +32,8 @@ from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
-from proxy.reload import Kept, PolicyWatch, Reloaded
+from proxy.reload import PolicyWatch
+from proxy.reload_news import ReloadNews
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
@@ -61,7 +64,7 @@ class App:
     _upstream: HttpUpstream
     _aside: Aside
     _log: LogObserver
-    _reloads: _Reloads
+    _reloads: ReloadNews
     _sweeper: asyncio.Task[None]
     _collector: asyncio.Task[None]
     _siblings: Siblings | None
@@ -95,10 +98,11 @@ class App:
         if siblings is not None:
             metrics.take_over(siblings.inherited())
         observer = Everyone(metrics, log)
-        reloads = _Reloads(store, observer, clock)
+        reloads = ReloadNews(store, observer, clock)
         watch = PolicyWatch(settings.policies, tell=reloads)
+        codec = Codec()
         ledger = Ledger(
-            store=store, codec=Codec(), clock=clock, observer=observer, inline_body=limits.inline_body
+            store=store, codec=codec, clock=clock, observer=observer, inline_body=limits.inline_body
         )
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
@@ -112,9 +116,13 @@ class App:
             clock=clock,
             observer=observer,
             limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
+            codec=codec,
             price=partial(price_aside, aside),
         )
-        exchange = Exchange(store=store, ledger=ledger, flights=flights, clock=clock)
+        doubts = Doubts(
+            store=store, ledger=ledger, codec=codec, upstream=upstream, clock=clock, observer=observer
+        )
+        exchange = Exchange(store=store, ledger=ledger, flights=flights, doubts=doubts, clock=clock)
         books = RunBooks(store=store, clock=clock, observer=observer, retention=settings.runs.retention)
         runs = RunAsking(
             store=store,
@@ -131,12 +139,13 @@ class App:
         segments = segments_in(lambda: watch.current)
         desk = LocalDesk(
             store=store,
-            codec=Codec(),
+            codec=codec,
             clock=clock,
             lifetimes=lifetimes,
             segments=segments,
             retention=settings.runs.retention,
             decided=books.changed_beside,
+            probe=probes_in(lambda: watch.current, doubts),
         )
         door = Door(None if settings.auth is None else settings.auth.tokens)
         handler = Handler(
@@ -296,39 +305,3 @@ async def _first_sweep(
             f"{place_of(settings).shown} cannot be used to keep the record: {error.detail}. Mend that, or "
             f"{mend}."
         ) from error
-
-
-class _Reloads:
-    """Tells of reloads, and of the calls that a new policy gives another name."""
-
-    def __init__(self, store: Store, observer: Observer, clock: Clock) -> None:
-        self._store = store
-        self._observer = observer
-        self._clock = clock
-        self._counting: set[asyncio.Task[None]] = set()
-
-    def __call__(self, result: Reloaded | Kept) -> None:
-        match result:
-            case Reloaded(policies, renamed):
-                self._observer.reloaded(good=True, detail=f"upstreams: {len(policies.upstreams)}")
-                if renamed:
-                    task = asyncio.get_running_loop().create_task(self._count(renamed))
-                    self._counting.add(task)
-                    task.add_done_callback(self._counting.discard)
-            case Kept(mistakes):
-                self._observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
-
-    async def _count(self, renamed: tuple[tuple[str, str], ...]) -> None:
-        """A renamed call that is made again is a new one: whoever edits a policy should know how many."""
-        for upstream, rule in renamed:
-            try:
-                live = await self._store.live_calls(upstream, rule, self._clock.now())
-            except StoreUnavailable as error:
-                self._observer.noted("store-trouble", doing="counting renamed calls", error=error.detail)
-                return
-            self._observer.noted("calls-renamed", upstream=upstream, rule=rule, live_calls=live)
-
-    async def stop(self) -> None:
-        for task in self._counting:
-            task.cancel()
-        await asyncio.gather(*self._counting, return_exceptions=True)

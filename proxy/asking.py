@@ -11,13 +11,33 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call
 from proxy.core.policy import Rule
 from proxy.flight import Flight
-from proxy.ledger import Intent, RunPlace
+from proxy.intended import Intent, RunPlace
 from proxy.stream import Reader
 from proxy.upstream.base import Outgoing, Result
 
 
+class Patience(NamedTuple):
+    """Until when, by the monotonic clock, a caller waits: for the same call of another, for a person."""
+
+    others: float
+    person: float
+
+    @classmethod
+    def of(cls, rule: Rule, began: float) -> Patience:
+        person = 0.0 if rule.approval is None else rule.approval.wait
+        return cls(began + rule.wait, began + person)
+
+    @property
+    def end(self) -> float:
+        return max(self)
+
+
 class Sendable(Protocol):
     """What a call would send and write down. Asked for only when it is really sent."""
+
+    @property
+    def base_path(self) -> str:
+        """What the upstream's address puts before every path."""
 
     def outgoing(self) -> Outgoing:
         """Raises a Refusal for what cannot be sent as it is."""

@@ -4,7 +4,8 @@ SemelError
 ├── ConfigurationError         bad flags, files, policies: exit status 2
 └── Refusal                    semel answers itself
     ├── DecisionRefused        an operator's question or decision: exit status 1, HTTP 404 or 409
-    │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, NotSettled, RunExists
+    │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, StillInDoubt, NotAwaiting, NotSettled,
+    │       RunExists
     ├── CrossSite, Misdirected, MethodNotAllowed, UnsupportedMediaType
     ├── BadRequest, TooLarge, HeadersTooLarge, UnknownUpstream, Unauthorized, Forbidden
     ├── Denied, KeyConflict, IdentityCollision, BudgetExceeded
@@ -62,6 +63,14 @@ class StaleVersion(DecisionRefused):
 
 class NotInDoubt(DecisionRefused):
     """Only a call in doubt can be resolved."""
+
+
+class StillInDoubt(DecisionRefused):
+    """The upstream was asked, and what it said settles nothing."""
+
+
+class NotAwaiting(DecisionRefused):
+    """Only a call that awaits approval can be approved or denied."""
 
 
 class NotSettled(DecisionRefused):

@@ -9,32 +9,34 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from proxy import faults
 from proxy.asking import Ask, Labels, Live, Source
+from proxy.carrying import Carrier
 from proxy.clock import Clock
 from proxy.core import decide as core
+from proxy.core.approval import is_granted
 from proxy.core.cost import READABLE, cost_of
 from proxy.core.identity import Identity
-from proxy.core.intent import Call, Event
+from proxy.core.intent import Call, Event, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
 from proxy.errors import Refusal, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
+from proxy.intended import Intent
 from proxy.judge import Judgement, judge, passing_failed, withholds
-from proxy.ledger import Claimed, Intent, Ledger, RaceLost, Uncertain
-from proxy.observe import Observer, Sent
+from proxy.ledger import Claimed, Ledger, RaceLost, Uncertain
+from proxy.observe import Observer
+from proxy.outgoing import Unrepeatable, again
 from proxy.problem import problem_of
-from proxy.refusals import collision, conflict, in_progress
+from proxy.refusals import collision, conflict, in_doubt, in_progress
 from proxy.store.base import Store
+from proxy.store.codec import Codec
 from proxy.stream import Capture, CaptureLimits, CutOff
-from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
+from proxy.upstream.base import Answered, Lost, Outgoing, UpstreamClient
 
-# A failed connect is tried once more after a moment: a restarting upstream is often back by then.
-RECONNECT_PAUSE = 0.1
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
 
@@ -62,11 +64,20 @@ class Flights:
         clock: Clock,
         observer: Observer,
         limits: CaptureLimits,
+        codec: Codec,
         price: Price = price_now,
     ) -> None:
         self._store = store
+        self._codec = codec
         self._ledger = ledger
-        self._upstream = upstream
+        self.carrier = Carrier(
+            store=store,
+            ledger=ledger,
+            upstream=upstream,
+            clock=clock,
+            observer=observer,
+            is_stopping=lambda: self.stopping,
+        )
         self._clock = clock
         self._observer = observer
         self._limits = limits
@@ -90,15 +101,20 @@ class Flights:
             limit=limits.kept,
             memory=limits.memory,
             directory=limits.directory,
-            withholds=partial(withholds, safe=ask.safe, rule=ask.rule.outcome),
+            withholds=lambda status: self._withholds(status, ask, intent, flight),
         )
         cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
         flight = Flight(capture, cancels=cancels, identity=ask.identity)
+        flight.unresolved = over is not None and over.state is State.IN_DOUBT
         if ask.place is not None:
             flight.expect_row()
         self.by_key[ask.identity.key] = flight
         self._start(flight, self._fly(flight, intent, outgoing, over, ask.source))
         return flight
+
+    def _withholds(self, status: int, ask: Ask, intent: Intent, flight: Flight) -> bool:
+        key = ask.rule.upstream_key if flight.unresolved else intent.key
+        return withholds(status, safe=ask.safe, rule=ask.rule.outcome, key=key, unresolved=flight.unresolved)
 
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
         flight.on_defect = self._note_defect
@@ -122,7 +138,7 @@ class Flights:
         return await self.board(flight, joined=False)
 
     async def _pass_through(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> None:
-        result = await self._send(flight, outgoing, labels, safe=safe)
+        result = await self.carrier.send(flight, outgoing, labels, safe=safe)
         if isinstance(result, Answered):
             flight.capture.seal(stored=False)
         else:
@@ -167,6 +183,12 @@ class Flights:
     ) -> None:
         capture = flight.capture
         try:
+            if source is None and intent.permission and not self._is_permitted(intent, over):
+                await self._ask_person(capture, intent, over)
+                return
+            if flight.unresolved:
+                assert over is not None
+                outgoing = await again(over, intent, outgoing, self._store, self._codec)
             faults.reach(Point.BEFORE_CLAIM)
             match await self._ledger.claim(intent, over):
                 case RaceLost():
@@ -181,6 +203,10 @@ class Flights:
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
+        except Unrepeatable as error:
+            assert over is not None
+            assert over.doubt is not None
+            capture.refuse(in_doubt(over, over.doubt, str(error)))
         finally:
             flight.claimed(None)
             # When giving up, the row stays pending: recovery will see to it.
@@ -188,6 +214,21 @@ class Flights:
             del self.by_key[identity.key]
             if not capture.is_over:
                 capture.refuse(in_progress(identity.id))
+
+    def _is_permitted(self, intent: Intent, over: Call | None) -> bool:
+        """What is in doubt was permitted before it was sent, and is the same call still."""
+        if over is not None and over.state is State.IN_DOUBT:
+            return True
+        return is_granted(over, intent.permission, self._clock.now())
+
+    async def _ask_person(self, capture: Capture, intent: Intent, over: Call | None) -> None:
+        """Whoever asked looks again, and finds the question or what came first."""
+        try:
+            await self._ledger.ask_person(intent, over)
+        except StoreUnavailable as error:
+            capture.refuse(error)
+        else:
+            capture.refuse(Superseded())
 
     async def _carry_out(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call, source: Source | None
@@ -197,10 +238,7 @@ class Flights:
             if source is not None:
                 judgement = await self._take_over(flight, source, intent, call)
             else:
-                labels = Labels(intent.upstream, intent.rule.name)
-                result = await self._send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
-                faults.reach(Point.ANSWER_COMPLETE)
-                judgement = judge(result, flight.capture, intent.rule, call, self._clock.now())
+                call, judgement = await self.carrier.carry(flight, intent, outgoing, call)
             await self._settle(flight, intent, call, judgement, patience)
         except Exception as error:
             # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.
@@ -224,44 +262,6 @@ class Flights:
         if isinstance(result, Answered):
             flight.capture.complete()
         return judge(result, flight.capture, intent.rule, call, self._clock.now())
-
-    def _owns(self, owner: str) -> bool:
-        """Also by its name: a process that was taken for dead goes on under another, but not with what it had
-        claimed before."""
-        return self._store.owner == owner and self._store.owns()
-
-    async def _send(
-        self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool, owner: str = ""
-    ) -> Result:
-        """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
-        began = self._clock.monotonic()
-        capture = flight.capture
-        # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
-        owns = partial(self._owns, owner) if flight.identity is not None else lambda: True
-
-        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
-            return self._upstream.send(outgoing, capture, may_send)
-
-        result = await flight.interruptible(send, owns)
-        harmless = isinstance(result, NotSent) or (
-            isinstance(result, Lost) and safe and not capture.handed_on
-        )
-        if harmless and not flight.stopped:
-            capture.restart()
-            if isinstance(result, NotSent):
-                await self._clock.sleep(RECONNECT_PAUSE)
-            result = await flight.interruptible(send, owns)
-        if isinstance(result, Answered):
-            capture.complete()
-        self._observer.sent(
-            Sent(
-                upstream=labels.upstream,
-                rule=labels.rule,
-                code=_code(result),
-                seconds=self._clock.monotonic() - began,
-            )
-        )
-        return result
 
     async def _settle(
         self, flight: Flight, intent: Intent, call: Call, judgement: Judgement, patience: float
@@ -318,15 +318,3 @@ class Flights:
 
     async def _all_landed(self, patience: float) -> bool:
         return not self._aloft or await self._clock.within(patience, asyncio.wait(self._aloft))
-
-
-def _code(result: Result) -> str:
-    match result:
-        case Answered(status):
-            return str(status)
-        case NotSent():
-            return "not_sent"
-        case Lost():
-            return "lost"
-        case _:
-            assert_never(result)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
+from proxy.core.clauses import UpstreamKey
 from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
@@ -20,6 +21,7 @@ from proxy.upstream.base import Answered, Lost, NotSent, Result
 
 # How much of an upstream's words goes into a doubt's record and problem.
 EXCERPT = 500
+EARLIER = "what became of an earlier send is still not known"
 # A rule's expression reads at most this much of an answer.
 READABLE = 8 * 1024 * 1024
 
@@ -34,6 +36,10 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
     match result:
         case Answered(status):
             return _answered(status, capture, rule, call, now)
+        case NotSent(reason) if call.unresolved:
+            return _doubt(
+                f"nothing was sent now ({reason}); {EARLIER}", capture, status=None, call=call, now=now
+            )
         case NotSent(reason):
             refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
             return Judgement(
@@ -49,9 +55,15 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
 
 def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     body = readable_body(capture) if rule.outcome.not_executed_if is not None else None
-    verdict = judge_answer(status, body, safe=call.safe, rule=rule.outcome)
+    key = key_of(call, rule)
+    verdict = judge_answer(status, body, safe=call.safe, rule=rule.outcome, key=key)
     if verdict is Verdict.IN_DOUBT:
         reason = f"the upstream answered {status}, which does not say whether the call took effect"
+        if key is not None and status in key.mismatch:
+            reason = f"the upstream answered {status}: it knows the call's key for another request"
+        return _doubt(reason, capture, status=status, call=call, now=now)
+    if verdict is Verdict.NOT_EXECUTED and call.unresolved:
+        reason = f"the upstream refused it now ({status}); {EARLIER}"
         return _doubt(reason, capture, status=status, call=call, now=now)
     settlement = Settlement(event=VERDICT_EVENTS[verdict], why=f"answered {status}", ttl=_ttl(rule, call))
     # In a run everything an attempt received is kept: a later one may have to see it fail again.
@@ -76,7 +88,8 @@ def _lost_words(reason: str, status: int | None) -> str:
 
 
 def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now: float) -> Judgement:
-    doubt = Doubt(since=now, reason=reason, upstream_status=status, excerpt=excerpt(capture))
+    since = call.doubt.since if call.unresolved and call.doubt is not None else now
+    doubt = Doubt(since=since, reason=reason, upstream_status=status, excerpt=excerpt(capture))
     settlement = Settlement(event=Event.LOST, why=reason, doubt=doubt)
     return Judgement(settlement, refusal=in_doubt(call, doubt))
 
@@ -95,9 +108,19 @@ def _safe_failure(reason: str, *, timed_out: bool, **members: object) -> Refusal
     return kind(f"No complete answer: {reason}. The call is safe to repeat: call again.", **members)
 
 
-def withholds(status: int, *, safe: bool, rule: OutcomeRule) -> bool:
-    """Whether an answer of this status may turn out not to be for the caller."""
-    return judge_status(status, safe=safe, rule=rule) is Verdict.IN_DOUBT
+def key_of(call: Call, rule: Rule) -> UpstreamKey | None:
+    """The rule's upstream key, if the call was sent under one."""
+    return rule.upstream_key if call.terms is not None and call.terms.key else None
+
+
+def withholds(
+    status: int, *, safe: bool, rule: OutcomeRule, key: UpstreamKey | None, unresolved: bool
+) -> bool:
+    """Whether an answer of this status may turn out not to be for the caller. `unresolved`: an earlier send
+    is, and an answer by which nothing was executed now says nothing of that one."""
+    verdict = judge_status(status, safe=safe, rule=rule, key=key)
+    speaks_for_itself = verdict is Verdict.NOT_EXECUTED or rule.not_executed_if is not None
+    return verdict is Verdict.IN_DOUBT or (unresolved and speaks_for_itself)
 
 
 def readable_body(capture: Capture) -> bytes | None:

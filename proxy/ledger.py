@@ -7,23 +7,26 @@ says whose it is.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from proxy.answers import Answers
 from proxy.clock import Clock
+from proxy.core import approval as asking
 from proxy.core import decide as core
-from proxy.core.identity import Identity
+from proxy.core.clauses import UpstreamKey
+from proxy.core.doubt import place_of
 from proxy.core.intent import Answer, Call, Entry, Event, State, evolve
 from proxy.core.policy import Rule
-from proxy.core.run_record import Exchange, InRun, Serving
+from proxy.core.run_record import Serving
+from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
+from proxy.intended import Intent
+from proxy.keys import mint
 from proxy.observe import Observer
-from proxy.spool import Spool
 from proxy.store.base import Store, Swap
-from proxy.store.codec import Codec, StoredRequest
+from proxy.store.codec import Codec
 from proxy.stream import Capture
-from proxy.upstream.base import Headers
 
 # A blob that no row names yet is safe from collection for an hour; long before that it is put again.
 PLACED_FOR = 1200.0
@@ -31,45 +34,6 @@ PLACED_FOR = 1200.0
 NEW_IN_A_ROW = 64
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
-
-
-class RunPlace(NamedTuple):
-    """Where in a run a call is claimed, and who is served by it."""
-
-    run: str
-    attempt: str
-    in_run: InRun
-    served: Exchange
-
-    def serving(self, tenant: str, key: bytes, fence: int) -> Serving:
-        return Serving(tenant, self.run, key, replace(self.served, fence=fence))
-
-
-class Intent(NamedTuple):
-    """What is about to be sent, as it will be written down."""
-
-    identity: Identity
-    rule: Rule
-    safe: bool
-    tenant: str
-    upstream: str
-    tool: str
-    occurrence: int
-    method: str
-    target: bytes
-    headers: Headers  # without credentials
-    body: Spool | None
-    place: RunPlace | None = None  # in a run
-
-    def stored(self, inline: bytes) -> StoredRequest:
-        """What a resend needs; a large body is a blob instead."""
-        return StoredRequest(
-            method=self.method,
-            target=self.target,
-            headers=self.headers,
-            body=inline,
-            arguments=self.identity.arguments,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +59,21 @@ ClaimResult: TypeAlias = Claimed | RaceLost | Uncertain
 
 class Ledger:
     def __init__(
-        self, *, store: Store, codec: Codec, clock: Clock, observer: Observer, inline_body: int
+        self,
+        *,
+        store: Store,
+        codec: Codec,
+        clock: Clock,
+        observer: Observer,
+        inline_body: int,
+        mint: Callable[[UpstreamKey], str] = mint,
     ) -> None:
         self._store = store
         self._codec = codec
         self._clock = clock
         self._observer = observer
         self._inline_body = inline_body
+        self._mint = mint
         self._new_in_a_row = 0
         self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
@@ -136,10 +108,15 @@ class Ledger:
     # ---- before the send ----
 
     async def claim(self, intent: Intent, over: Call | None) -> ClaimResult:
+        """Over a call in doubt: what is sent again is what was sent before."""
         call: Call | None = None
         try:
-            fresh = await self._fresh(intent)
-            call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
+            if over is not None and over.state is State.IN_DOUBT:
+                fresh = await self._fresh(intent._replace(body=None))
+                call, entry, expected = core.resend(fresh, over, actor=self._actor, now=fresh.created_at)
+            else:
+                fresh = await self._fresh(intent)
+                call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
             place = intent.place
             served = None if place is None else place.serving(call.tenant, call.key, call.fence)
             swap = await self._swap(call, entry, expected=expected, served=served)
@@ -150,6 +127,35 @@ class Ledger:
             return Claimed(evolve(call, seq=swap.seq) if call.run else call)
         self._new_in_a_row = 0
         return RaceLost()
+
+    async def ask_person(self, intent: Intent, over: Call | None) -> bool:
+        """Whether it waits for a person now; False: somebody else was first, look again. Nothing is sent."""
+        approval = intent.rule.approval
+        assert approval is not None  # else nobody would have to permit it
+        fresh = await self._fresh(intent)
+        call, entry, expected = asking.ask_person(
+            fresh,
+            over,
+            approval=approval,
+            bound_to=intent.permission,
+            actor=self._actor,
+            now=fresh.created_at,
+        )
+        return (await self._swap(call, entry, expected=expected)).won
+
+    async def keep_time(self) -> None:
+        """Tell the time, so that a clock that is set back is noticed; and end the questions that nobody
+        decided in time, so that nobody looks at them in vain."""
+        now = self._clock.now()
+        await self._store.clock_mark(now)
+        for call in await self._store.in_state(State.AWAITING_APPROVAL):
+            if asking.has_lapsed(call, now):
+                await self.lapse(call)
+
+    async def lapse(self, call: Call) -> bool:
+        """A question, or a refusal, that is past its time is over; False: somebody else changed it."""
+        lapsed, entry = asking.lapse(call, actor=self._actor, now=self._clock.now())
+        return (await self._swap(lapsed, entry, expected=call.version)).won
 
     async def _fresh(self, intent: Intent) -> Call:
         now = self._clock.now()
@@ -183,6 +189,20 @@ class Ledger:
             sends=1,
             request=self._codec.seal_request(intent.stored(inline)),
             request_blob=blob,
+            terms=self._terms(intent, now),
+        )
+
+    def _terms(self, intent: Intent, now: float) -> Terms | None:
+        """A claim is made only of what a person has permitted, where one has to."""
+        key, permission = intent.key, intent.permission
+        if key is None:
+            return Terms(bound_to=permission, granted=True) if permission else None
+        return Terms(
+            key=self._mint(key),
+            place=place_of(key),
+            keyed_at=now,
+            bound_to=permission,
+            granted=bool(permission),
         )
 
     async def withdraw(self, call: Call) -> None:
@@ -245,6 +265,11 @@ class Ledger:
                 return None
             expected_by_us = present
 
+    async def note_resend(self, call: Call, why: str) -> None:
+        """Durable before the resend: whoever reads the history knows of every send."""
+        entry = Entry(self._clock.now(), self._actor, "resent", call.state, call.state, why, call.fence)
+        await self._store.note(call.key, entry)
+
     async def _keep_as_evidence(self, call: Call, settlement: core.Settlement, present: Call | None) -> None:
         state = present.state if present is not None else None
         entry = Entry(
@@ -264,6 +289,13 @@ class Ledger:
     async def recover(self, call: Call) -> Call | None:
         """Settle a dead owner's pending call. None: somebody else did, or its answer came after all."""
         return await self._move(call, core.orphaned(call), actor=f"recovery:{self._store.owner}")
+
+    async def find_out(self, call: Call, settlement: core.Settlement, actor: str | None) -> Call | None:
+        """Settle a call in doubt by what the upstream itself says of it. None: it is another by now."""
+        settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())
+        settled = evolve(settled, in_run=core.by_person(settled))
+        swap = await self._swap(settled, entry, expected=call.version)
+        return settled if swap.won else None
 
     async def _move(self, call: Call, settlement: core.Settlement, actor: str | None = None) -> Call | None:
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())

@@ -1,4 +1,5 @@
-"""A person's decisions on a recorded call: what came of one in doubt, and that a settled one be forgotten.
+"""A person's decisions on a recorded call: what came of one in doubt, whether one that waits may go out, and
+that a settled one be forgotten.
 
 Every decision carries a reason and, except from people at a keyboard, the version of the record that it was
 made on. A decision on another version is refused with the present state: between two operators, or an
@@ -11,21 +12,19 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from proxy.answers import BODILESS, Answers
 from proxy.clock import Clock
+from proxy.core import approval
 from proxy.core import decide as core
-from proxy.core.headers import Headers, end_to_end, without_semel
+from proxy.core.headers import Headers
 from proxy.core.intent import SETTLED_STATES, Answer, Call, Entry, Place, State, evolve
-from proxy.errors import NotFound, NotInDoubt, NotSettled, StaleVersion
+from proxy.errors import NotAwaiting, NotFound, NotInDoubt, NotSettled, StaleVersion
 from proxy.store.base import Store
-from proxy.store.codec import Codec
 
-# As for answers of an upstream: what is larger goes into a blob.
-INLINE_BODY = 64 * 1024
 # The status of an answer that nobody knows; it is never given to anybody.
 UNKNOWN_STATUS = 0
-# Framing follows the body that was given, and a session belongs to whoever asked first.
-_NOT_TAKEN_OVER = frozenset({b"content-length", b"set-cookie"})
-_BODILESS = frozenset({204, 304})
+# With the rule out of reach: so long a refusal stands.
+DENIED_FOR = 86400.0
 # What would end a header, and let its value say another one.
 _SPLITS = re.compile(rb"[\r\n\0]")
 
@@ -37,7 +36,7 @@ class Verdict(StrEnum):
 
 async def resolve(
     store: Store,
-    codec: Codec,
+    answers: Answers,
     clock: Clock,
     call_id: str,
     *,
@@ -62,12 +61,50 @@ async def resolve(
         raise NotInDoubt(f"The call is {call.state}: only one in doubt can be resolved.", call)
     answer = None
     if verdict is Verdict.EXECUTED:
-        answer = await _answer(store, codec, status, headers, body, reason=reason, now=clock.now())
+        answer = await _answer(answers, status, headers, body, reason=reason, now=clock.now())
     elif status is not None or body is not None:
         raise ValueError("what was not executed has no answer")
     settlement = core.resolved(answer, why=f"{verdict}: {_said(reason)}", ttl=None if call.run else ttl)
     settled, entry = core.settle(call, settlement, actor=_name(actor), now=clock.now())
     return await _write(store, evolve(settled, in_run=core.by_person(settled)), entry)
+
+
+async def approve(
+    store: Store, clock: Clock, call_id: str, *, reason: str, actor: str, version: int | None
+) -> Call:
+    """Permit exactly the request that waits: made again, it goes out once."""
+    call = await _waiting(store, clock, call_id, version)
+    approved, entry = approval.approve(call, actor=_name(actor), now=clock.now(), why=_said(reason))
+    return await _write(store, evolve(approved, in_run=core.by_person(approved)), entry)
+
+
+async def deny(
+    store: Store,
+    clock: Clock,
+    call_id: str,
+    *,
+    reason: str,
+    actor: str,
+    version: int | None,
+    ttl: float | None = None,
+) -> Call:
+    """Refuse it: whoever makes the call is told so, with the reason, for as long as `ttl`."""
+    call = await _waiting(store, clock, call_id, version)
+    refused, entry = approval.deny(
+        call, ttl=DENIED_FOR if ttl is None else ttl, actor=_name(actor), now=clock.now(), why=_said(reason)
+    )
+    return await _write(store, refused, entry)
+
+
+async def _waiting(store: Store, clock: Clock, call_id: str, version: int | None) -> Call:
+    call = await _find(store, call_id, version)
+    if call.state is not State.AWAITING_APPROVAL:
+        raise NotAwaiting(
+            f"The call is {call.state}: only one that awaits approval can be approved or denied.", call
+        )
+    if approval.has_lapsed(call, clock.now()):
+        raise NotAwaiting("The question has lapsed: when the call is made again, it is asked anew.", call)
+    return call
 
 
 async def forget(
@@ -83,6 +120,20 @@ async def forget(
         raise NotSettled(f"The call is {call.state}: only a settled one can be forgotten.", call)
     past, entry = core.forget(call, actor=_name(actor), now=clock.now(), why=_said(reason))
     return await _write(store, past, entry)
+
+
+def check_in_doubt(call: Call, version: int | None) -> None:
+    if version is not None and version != call.version:
+        raise _stale(call)
+    if call.state is not State.IN_DOUBT:
+        raise NotInDoubt(f"The call is {call.state}: only one in doubt can be asked about.", call)
+
+
+async def note_probe(store: Store, clock: Clock, call: Call, actor: str, found: str, reason: str) -> None:
+    """A probe that settled nothing stands in the history too."""
+    why = f"{found} ({_said(reason)})"
+    entry = Entry(clock.now(), _name(actor), "probed", call.state, call.state, why, call.fence)
+    await store.note(call.key, entry)
 
 
 async def _find(store: Store, call_id: str, version: int | None) -> Call:
@@ -115,14 +166,7 @@ def _stale(present: Call) -> StaleVersion:
 
 
 async def _answer(
-    store: Store,
-    codec: Codec,
-    status: int | None,
-    headers: Headers,
-    body: bytes | None,
-    *,
-    reason: str,
-    now: float,
+    answers: Answers, status: int | None, headers: Headers, body: bytes | None, *, reason: str, now: float
 ) -> Answer:
     if status is not None and not 200 <= status <= 599:
         raise ValueError("a status lies between 200 and 599")
@@ -133,19 +177,9 @@ async def _answer(
     known = 200 if status is None else status
     if any(_SPLITS.search(name + value) for name, value in headers):
         raise ValueError("a header holds no line break and no NUL")
-    if body and known in _BODILESS:
+    if body and known in BODILESS:
         raise ValueError(f"an answer of status {known} has no body")
-    kept = tuple(
-        pair for pair in without_semel(end_to_end(headers)) if pair[0].lower() not in _NOT_TAKEN_OVER
-    )
-    if known not in _BODILESS:
-        kept += ((b"Content-Length", b"%d" % len(body)),)
-    head = codec.seal_head(kept)
-    if len(body) > INLINE_BODY:
-        blob = (await store.put_blob([body])).digest
-        return Answer(status=known, size=len(body), recorded_at=now, place=Place.BLOB, head=head, blob=blob)
-    sealed = codec.seal_body(body)
-    return Answer(status=known, size=len(body), recorded_at=now, place=Place.INLINE, head=head, body=sealed)
+    return await answers.given(known, headers, body, now)
 
 
 def _said(reason: str) -> str:

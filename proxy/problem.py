@@ -59,6 +59,8 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
     errors.Unreadable: Problem("unreadable", 409, "The call is there and cannot be read"),
     errors.StaleVersion: Problem("stale-version", 409, "The call has changed"),
     errors.NotInDoubt: Problem("not-in-doubt", 409, "Only a call in doubt can be resolved"),
+    errors.StillInDoubt: Problem("still-in-doubt", 409, "The upstream's answer settles nothing"),
+    errors.NotAwaiting: Problem("not-awaiting", 409, "Only a call that awaits approval is decided so"),
     errors.NotSettled: Problem("not-settled", 409, "Only a settled call can be forgotten"),
     errors.RunExists: Problem("run-exists", 409, "There is a run of this name"),
     errors.CrossSite: Problem("cross-site", 403, "Not for pages of other sites"),

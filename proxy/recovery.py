@@ -32,6 +32,7 @@ async def sweep_once(store: Store, ledger: Ledger, observer: Observer, told: set
             observer.noted(
                 "recovered", call=call.id, state=str(moved.state), tool=call.tool, doubtful=doubtful
             )
+    await ledger.keep_time()
     return settled
 
 

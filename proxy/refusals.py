@@ -9,6 +9,8 @@ from proxy.core.intent import Call, Doubt
 from proxy.core.run_record import Step
 from proxy.errors import (
     AnswerUnavailable,
+    AwaitingApproval,
+    Denied,
     Diverged,
     IdentityCollision,
     InDoubt,
@@ -20,7 +22,8 @@ from proxy.errors import (
 )
 
 
-def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
+def in_doubt(call: Call, doubt: Doubt, why: str = "") -> InDoubt:
+    """`why`: what keeps semel from settling it by itself."""
     members: dict[str, object] = {
         "call": call.id,
         "tool": call.tool,
@@ -32,15 +35,39 @@ def in_doubt(call: Call, doubt: Doubt) -> InDoubt:
     if doubt.excerpt:
         members["excerpt"] = doubt.excerpt
     return InDoubt(
-        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again. Find "
-        f"out at the upstream, then settle it: `semel calls show {call.id} --proxy URL`, URL being this "
-        "proxy's, says what is known and how.",
+        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again"
+        f"{f': {why}' if why else ''}. Find out at the upstream, then settle it: `semel calls show {call.id} "
+        "--proxy URL`, URL being this proxy's, says what is known and how.",
         **members,
     )
 
 
 def _utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def awaiting(call: Call) -> AwaitingApproval:
+    until = None if call.terms is None else call.terms.until
+    members = {} if until is None else {"expires": _utc(until)}
+    return AwaitingApproval(
+        "A person has to permit this call, and nothing was sent. Make the same call again when that is done: "
+        f"it then goes out once. An operator decides on semel's page, /_semel/, or with `semel calls approve "
+        f"{call.id} --reason WHY`.",
+        call=call.id,
+        tool=call.tool,
+        since=_utc(call.created_at),
+        resolve=f"/_semel/calls/{call.id}/approve",
+        **members,
+    )
+
+
+def denied(call: Call) -> Denied:
+    said = "" if call.terms is None else call.terms.said
+    return Denied(
+        f"A person refused this call{f': {said}' if said else ''}. Nothing was sent.",
+        call=call.id,
+        tool=call.tool,
+    )
 
 
 def in_progress(call: str) -> InProgress:

@@ -20,7 +20,7 @@ from proxy.admin.schemas import Schema, ref
 from proxy.admin.views import Json
 from proxy.core.canonical import NotCanonical, parse_pairs
 from proxy.core.headers import Headers
-from proxy.errors import BadRequest, MethodNotAllowed, Refusal, UnsupportedMediaType
+from proxy.errors import BadRequest, Forbidden, MethodNotAllowed, Refusal, UnsupportedMediaType
 from proxy.front.run_ref import check_run
 from proxy.problem import render
 from proxy.settings import Address
@@ -52,6 +52,7 @@ class Request(NamedTuple):
     body: bytes
     by: str  # who asks, for the history
     tenant: str = ""  # whose calls may be seen; empty: everybody's
+    is_operator: bool = False  # by a token
 
 
 class Api:
@@ -79,6 +80,11 @@ class Api:
             key_of(call_id)
         if "run" in names:
             check_run(run)
+        if route.needs_operator and not request.is_operator:
+            raise Forbidden(
+                "Only an operator's token may do this: an agent on this machine could permit itself "
+                "otherwise. `semel token new --role operator` makes one."
+            )
         query = _query(route.query or {}, request.query)
         body = await _body_of(route, request)
         if route.handle is None:

@@ -18,6 +18,7 @@ import orjson
 from proxy import operator
 from proxy.admin import views
 from proxy.admin.checked import mistakes
+from proxy.admin.probing import Probes
 from proxy.admin.rules import Lifetimes, Segments, no_segments
 from proxy.admin.run_desk import LocalRunDesk, RunDesk
 from proxy.admin.run_export import Exporter
@@ -25,9 +26,10 @@ from proxy.admin.schemas import BODILESS, MEDIA_TYPE, REASON, Schema
 from proxy.admin.views import Json
 from proxy.answers import Answers
 from proxy.clock import Clock
+from proxy.core.doubt import Unclear
 from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
-from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StoreUnavailable, Unreadable
+from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StillInDoubt, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
 from proxy.operator import Verdict
 from proxy.store.base import Query, Store
@@ -38,6 +40,8 @@ T = TypeVar("T")
 # A page ends with the portion that makes it as large as this; arguments of 64 KiB make a portion of 1 MiB.
 LARGEST_PAGE_BYTES = 4 * 1024 * 1024
 PORTION = 16
+# As for answers of an upstream: what is larger goes into a blob.
+INLINE_BODY = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,13 @@ class Desk(Protocol):
 
     async def forget(self, call_id: str, decision: Decision) -> Json: ...
 
+    async def approve(self, call_id: str, decision: Decision) -> Json: ...
+
+    async def deny(self, call_id: str, decision: Decision) -> Json: ...
+
+    async def probe(self, call_id: str, decision: Decision) -> Json:
+        """Raises StillInDoubt where the upstream's answer settles nothing."""
+
     async def stats(self) -> Json: ...
 
 
@@ -105,7 +116,9 @@ class LocalDesk:
         tenant: str = "",
         retention: float | None = None,
         decided: Callable[[], None] = lambda: None,
+        probe: Probes | None = None,
     ) -> None:
+        self._probe = probe
         self._store = store
         self._codec = codec
         self._clock = clock
@@ -115,7 +128,7 @@ class LocalDesk:
         self._tenant = tenant
         self._retention = retention
         self._told = decided
-        self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=0)
+        self._answers = Answers(store=store, codec=codec, observer=Deaf(), inline_body=INLINE_BODY)
 
     def of(self, tenant: str) -> LocalDesk:
         return LocalDesk(
@@ -128,6 +141,7 @@ class LocalDesk:
             tenant=tenant,
             retention=self._retention,
             decided=self._told,
+            probe=self._probe,
         )
 
     @property
@@ -203,7 +217,7 @@ class LocalDesk:
         await self._decided(
             operator.resolve(
                 self._store,
-                self._codec,
+                self._answers,
                 self._clock,
                 call_id,
                 verdict=resolution.verdict,
@@ -219,10 +233,34 @@ class LocalDesk:
         return await _sure(self.call(call_id))
 
     async def forget(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide(operator.forget, call_id, decision)
+
+    async def approve(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide(operator.approve, call_id, decision)
+
+    async def deny(self, call_id: str, decision: Decision) -> Json:
+        call = await self._find(call_id)
+        ttl = self._lifetimes(call.upstream, call.rule) if call.state is State.AWAITING_APPROVAL else None
+        return await self._decide(partial(operator.deny, ttl=ttl), call_id, decision)
+
+    async def probe(self, call_id: str, decision: Decision) -> Json:
+        _check(decision)
+        call = await self._find(call_id)
+        operator.check_in_doubt(call, decision.version)
+        if self._probe is None:
+            raise BadRequest("A probe asks the upstream, which a running proxy does: use --proxy URL.")
+        found = await self._probe(call, f"operator:{decision.by}", decision.reason)
+        self._told()
+        if isinstance(found, Unclear):
+            await operator.note_probe(self._store, self._clock, call, decision.by, found.why, decision.reason)
+            raise StillInDoubt(f"The call stays in doubt: {found.why}.", await self._find(call_id))
+        return await _sure(self.call(call_id))
+
+    async def _decide(self, decide: Callable[..., Awaitable[Call]], call_id: str, decision: Decision) -> Json:
         _check(decision)
         await self._find(call_id)
         await self._decided(
-            operator.forget(
+            decide(
                 self._store,
                 self._clock,
                 call_id,

@@ -84,9 +84,21 @@ class RemoteDesk:
         return await self._ask("CallDetail", "POST", f"calls/{call_id}/resolve", said)
 
     async def forget(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide("forget", call_id, decision)
+
+    async def approve(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide("approve", call_id, decision)
+
+    async def deny(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide("deny", call_id, decision)
+
+    async def probe(self, call_id: str, decision: Decision) -> Json:
+        return await self._decide("probe", call_id, decision)
+
+    async def _decide(self, how: str, call_id: str, decision: Decision) -> Json:
         key_of(call_id)
         said = {"reason": decision.reason, "version": decision.version}
-        return await self._ask("CallDetail", "POST", f"calls/{call_id}/forget", said)
+        return await self._ask("CallDetail", "POST", f"calls/{call_id}/{how}", said)
 
     async def stats(self) -> Json:
         return await self._ask("Stats", "GET", "stats")

@@ -47,6 +47,7 @@ class Route:
     body: str = ""  # a component of schemas.py
     gives: str = ""  # a component; empty: bytes
     lines: bool = False  # what it gives comes as JSON Lines
+    needs_operator: bool = False  # also where no tokens are configured, and everybody may do the rest
     fails: tuple[type[errors.Refusal], ...] = ()  # beside what every route can say
 
 

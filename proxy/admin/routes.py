@@ -55,10 +55,25 @@ async def _resolve(desk: Desk, asked: Asked) -> Json:
     return await desk.resolve(asked.call_id, resolution)
 
 
-async def _forget(desk: Desk, asked: Asked) -> Json:
+def _decision(asked: Asked) -> Decision:
     said = asked.body
-    decision = Decision(by=asked.by, reason=said["reason"], version=whole(said.get("version")))
-    return await desk.forget(asked.call_id, decision)
+    return Decision(by=asked.by, reason=said["reason"], version=whole(said.get("version")))
+
+
+async def _forget(desk: Desk, asked: Asked) -> Json:
+    return await desk.forget(asked.call_id, _decision(asked))
+
+
+async def _approve(desk: Desk, asked: Asked) -> Json:
+    return await desk.approve(asked.call_id, _decision(asked))
+
+
+async def _deny(desk: Desk, asked: Asked) -> Json:
+    return await desk.deny(asked.call_id, _decision(asked))
+
+
+async def _probe(desk: Desk, asked: Asked) -> Json:
+    return await desk.probe(asked.call_id, _decision(asked))
 
 
 async def _stats(desk: Desk, asked: Asked) -> Json:
@@ -121,6 +136,38 @@ ROUTES: tuple[Route, ...] = (
         body="Forget",
         gives="CallDetail",
         fails=(*_DECIDING, errors.NotSettled),
+    ),
+    Route(
+        method="POST",
+        path="calls/{id}/approve",
+        name="approveCall",
+        summary="Permit a call that awaits approval: made again, it goes out once",
+        handle=_approve,
+        body="Decide",
+        gives="CallDetail",
+        fails=(*_DECIDING, errors.NotAwaiting),
+        needs_operator=True,
+    ),
+    Route(
+        method="POST",
+        path="calls/{id}/deny",
+        name="denyCall",
+        summary="Refuse a call that awaits approval",
+        handle=_deny,
+        body="Decide",
+        gives="CallDetail",
+        fails=(*_DECIDING, errors.NotAwaiting),
+        needs_operator=True,
+    ),
+    Route(
+        method="POST",
+        path="calls/{id}/probe",
+        name="probeCall",
+        summary="Ask the upstream what became of a call in doubt, by the rule's probe",
+        handle=_probe,
+        body="Decide",
+        gives="CallDetail",
+        fails=(*_DECIDING, errors.NotInDoubt, errors.StillInDoubt),
     ),
     *RUN_ROUTES,
     Route(

@@ -175,6 +175,7 @@ RESOLVE: Schema = {
 FORGET = object_of(
     {"reason": REASON}, _DECISION, about="The next identical call is sent as if it were the first."
 )
+DECIDE = object_of({"reason": REASON}, _DECISION)
 STATS = object_of(
     {
         "store": TEXT,
@@ -213,6 +214,7 @@ COMPONENTS: dict[str, Schema] = {
     "CallDetail": CALL_DETAIL,
     "Resolve": RESOLVE,
     "Forget": FORGET,
+    "Decide": DECIDE,
     "Stats": STATS,
     "Problem": PROBLEM,
     **RUN_COMPONENTS,

@@ -38,7 +38,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _register_list(below)
     _register_show(below)
     _register_resolve(below)
-    _register_forget(below)
+    _register_decisions(below)
 
 
 def _add(
@@ -105,13 +105,29 @@ def _register_resolve(below: argparse._SubParsersAction[argparse.ArgumentParser]
     _add_decision(command)
 
 
-def _register_forget(below: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _add(
-        below, "forget", _forget, "let a settled call go live again: the next identical call is sent",
-        'semel calls forget 4f0c… --reason "wrong address, sent again on purpose"',
-    )  # fmt: skip
-    command.add_argument("id", metavar="ID", help=ID_HELP)
-    _add_decision(command)
+# What else can be decided, each a method of the desk: what it does, and an example's reason.
+DECISIONS = {
+    "approve": ("permit a call that awaits approval: made again, it goes out once", "order 17 is right"),
+    "deny": ("refuse a call that awaits approval", "the amount is wrong"),
+    "probe": (
+        "ask the upstream what became of a call in doubt, by the rule's probe (needs --proxy)",
+        "the upstream is back",
+    ),
+    "forget": (
+        "let a settled call go live again: the next identical call is sent",
+        "wrong address, sent again on purpose",
+    ),
+}
+
+
+def _register_decisions(below: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, (about, why) in DECISIONS.items():
+        command = _add(below, name, _decide, about, f'semel calls {name} 4f0c… --reason "{why}"')
+        command.add_argument("id", metavar="ID", help=ID_HELP)
+        if name == "deny":  # with the proxy's policies a refusal stands as long as the rule says
+            add_policies_flag(command)
+        command.set_defaults(decision=name)
+        _add_decision(command)
 
 
 def _add_decision(command: argparse.ArgumentParser) -> None:
@@ -219,11 +235,12 @@ async def _resolve(desk: Desk, options: argparse.Namespace) -> int:
     return _print_detail(await desk.resolve(options.id, resolution), options)
 
 
-async def _forget(desk: Desk, options: argparse.Namespace) -> int:
+async def _decide(desk: Desk, options: argparse.Namespace) -> int:
     from proxy.admin.desk import Decision
 
     decision = Decision(by=login(), reason=options.reason, version=options.version)
-    return _print_detail(await desk.forget(options.id, decision), options)
+    decide: Callable[[str, Decision], Awaitable[Json]] = getattr(desk, options.decision)
+    return _print_detail(await decide(options.id, decision), options)
 
 
 def _print_detail(detail: Json, options: argparse.Namespace) -> int:

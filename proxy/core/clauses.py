@@ -24,6 +24,14 @@ class OnDoubt(StrEnum):
     PROBE = "probe"
 
 
+class KeyEncoding(StrEnum):
+    """How an upstream wants its keys written."""
+
+    TEXT = "text"  # letters and digits
+    HEX = "hex"
+    UUID = "uuid"
+
+
 class OnStale(StrEnum):
     SERVE = "serve"
     REVALIDATE = "revalidate"
@@ -38,11 +46,14 @@ class UpstreamKey:
     body: str | None = None  # a dotted path into the JSON body
     retention: float = 86400.0
     max_length: int = 64
+    encoding: KeyEncoding = KeyEncoding.TEXT
     mismatch: frozenset[int] = frozenset()  # "this key was used for something else": doubt, not a result
 
     def __post_init__(self) -> None:
         if (self.header is None) == (self.body is None):
             raise ValueError("an upstream key goes into a header or into the body")
+        if self.encoding is KeyEncoding.UUID and self.max_length < 36:
+            raise ValueError("a UUID has 36 characters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,11 @@ class Probe:
     found: str  # JMESPath on the probe's answer
     result: str | None = None  # JMESPath; None: the whole answer
     settle: float = 5.0
+
+    @property
+    def tells_repeats_apart(self) -> bool:
+        """Whether it asks for one of several identical calls, and not for any of them."""
+        return "{upstream_key}" in self.target or "{sent_at}" in self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

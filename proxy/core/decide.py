@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, assert_never
 
+from proxy.core.approval import has_lapsed
 from proxy.core.identity import Identity
 from proxy.core.intent import (
     OPEN_STATES,
@@ -51,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Sent, outcome unknown. Nobody but a person settles it."""
+    """Sent, outcome unknown. The rule says what may be done about it (core/doubt.py)."""
 
     call: Call
 
@@ -73,6 +74,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A question that nobody decided in time, or a refusal that is over: say so first."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
 class Conflict:
     """The client's key stands for another call."""
 
@@ -85,7 +93,7 @@ class Collision:
 
 
 Decision: TypeAlias = (
-    Claim | Replay | Wait | Hold | Unavailable | AwaitPerson | Refused | Conflict | Collision
+    Claim | Replay | Wait | Hold | Unavailable | AwaitPerson | Refused | Lapsed | Conflict | Collision
 )
 
 
@@ -105,9 +113,9 @@ def decide(row: Call | None, identity: Identity, *, now: float, refresh: bool = 
         case State.RELEASED:
             return Claim(row)
         case State.AWAITING_APPROVAL:
-            return AwaitPerson(row)
+            return Lapsed(row) if has_lapsed(row, now) else AwaitPerson(row)
         case State.DENIED:
-            return Refused(row)
+            return Lapsed(row) if has_lapsed(row, now) else Refused(row)
         case State.DONE:
             return _from_record(row, refresh=refresh)
         case _:
@@ -154,6 +162,29 @@ def claim(fresh: Call, over: Call | None, *, actor: str, now: float) -> tuple[Ca
     return fenced, _entry(Event.CLAIM, None, fenced, at=now, actor=actor, why="asked anew"), over.version
 
 
+def resend(fresh: Call, over: Call, *, actor: str, now: float) -> tuple[Call, Entry, int]:
+    """The row of a call in doubt that is sent again, under its own key and with its own bytes. `fresh` says
+    who asks now. The earlier send stays unresolved: only an answer to this one speaks for both."""
+    in_run = fresh.in_run
+    if in_run is not None and over.in_run is not None:  # what was given while it was in doubt stays given
+        in_run = replace(in_run, receipts=over.in_run.receipts)
+    again, entry = advance(
+        over,
+        Event.RESEND,
+        at=now,
+        actor=actor,
+        why="sent again under its upstream key",
+        fence=over.fence + 1,
+        owner=fresh.owner,
+        attempt=fresh.attempt,
+        in_run=in_run,
+        sent_at=now,
+        sends=over.sends + 1,
+        unresolved=True,
+    )
+    return again, entry, over.version
+
+
 def _entry(event: Event, before: State | None, call: Call, *, at: float, actor: str, why: str) -> Entry:
     after = next_state(before, event)
     assert after is call.state
@@ -191,6 +222,9 @@ def settle(
     event, why = settlement.event, settlement.why
     if call.unresolved and call.state is State.PENDING and event in PROVES_NOTHING_EARLIER:
         event, why = Event.LOST, f"{why}; an earlier send is still unresolved"
+    terms = call.terms
+    if terms is not None and terms.granted and event not in PROVES_NOTHING_EARLIER:
+        terms = replace(terms, granted=False)  # used up by a send that may have been executed
     if next_state(call.state, event) is State.IN_DOUBT:
         doubt = settlement.doubt or call.doubt or Doubt(since=now, reason=why)
         return advance(
@@ -203,6 +237,7 @@ def settle(
             unresolved=True,
             expires_at=None,
             in_run=_received(call, settlement),
+            terms=terms,
         )
     return advance(
         call,
@@ -216,6 +251,7 @@ def settle(
         expires_at=None if settlement.ttl is None else now + settlement.ttl,
         cost_usd=settlement.cost_usd,
         in_run=_received(call, settlement),
+        terms=terms,
     )
 
 
@@ -226,12 +262,15 @@ def _received(call: Call, settlement: Settlement) -> InRun | None:
     return replace(in_run, receipts=(*in_run.receipts, receipt))
 
 
+LATE_ANSWERS_SETTLE = frozenset({State.IN_DOUBT, State.RELEASED, State.AWAITING_APPROVAL})
+
+
 def can_settle(present: Call, fence: int, event: Event) -> bool:
     """An owner settles what carries its fence. What somebody else has settled meanwhile (in doubt,
-    released) only an answer can still change; anything less is evidence."""
+    released, waiting) only an answer can still change; anything less is evidence."""
     if present.fence != fence:
         return False
-    late = present.state in (State.IN_DOUBT, State.RELEASED) and event is Event.ANSWERED
+    late = present.state in LATE_ANSWERS_SETTLE and event is Event.ANSWERED
     return present.state is State.PENDING or late
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from proxy.core.run_record import InRun
+from proxy.core.terms import Terms
 
 # Raised whenever a field of the records below changes its meaning. Stored with every row.
 RECORD_VERSION = 1
@@ -58,6 +59,7 @@ TRANSITIONS: Mapping[tuple[State | None, Event], State] = MappingProxyType(
         (State.IN_DOUBT, Event.ANSWERED): State.DONE,
         (State.IN_DOUBT, Event.NOT_EXECUTED): State.RELEASED,
         (State.IN_DOUBT, Event.RESEND): State.PENDING,
+        (State.AWAITING_APPROVAL, Event.ANSWERED): State.DONE,  # a late answer: it had happened after all
         (State.AWAITING_APPROVAL, Event.APPROVE): State.RELEASED,
         (State.AWAITING_APPROVAL, Event.EXPIRE): State.RELEASED,
         (State.AWAITING_APPROVAL, Event.DENY): State.DENIED,
@@ -154,6 +156,7 @@ class Call:
     doubt: Doubt | None = None
     cost_usd: float | None = None  # what the answer cost, where the rule says
     in_run: InRun | None = None  # what only calls of a run remember
+    terms: Terms | None = None  # what only calls with an upstream key, or for a person to permit, remember
 
     def __post_init__(self) -> None:
         if len(self.key) != 16:
@@ -168,6 +171,8 @@ class Call:
             raise ValueError("what is open never expires")
         if self.state is State.PENDING and not self.owner:
             raise ValueError("pending needs an owner")
+        if self.state is State.AWAITING_APPROVAL and (self.terms is None or not self.terms.bound_to):
+            raise ValueError("who waits for approval says what for")
         if bool(self.run) != (self.in_run is not None):
             raise ValueError("a call of a run remembers what runs need, and no other does")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jmespath
 
+from proxy.core.clauses import UpstreamKey
 from proxy.core.policy import OutcomeRule
 
 
@@ -28,7 +29,14 @@ NOT_BEGUN = frozenset({401, 402, 403, 407, 425, 429})
 REQUEST_TIMEOUT = 408
 
 
-def judge_status(status: int, *, safe: bool, rule: OutcomeRule) -> Verdict:
+# "The same key is being worked on": said by upstreams that know keys.
+CONFLICT = 409
+
+
+def judge_status(status: int, *, safe: bool, rule: OutcomeRule, key: UpstreamKey | None = None) -> Verdict:
+    """`key`: the rule's, if the call was sent under one."""
+    if key is not None and status in key.mismatch:
+        return Verdict.IN_DOUBT
     if status in rule.final:
         return Verdict.FINAL
     if safe:
@@ -39,25 +47,29 @@ def judge_status(status: int, *, safe: bool, rule: OutcomeRule) -> Verdict:
     # Doubt is the default: what is no 2xx, 3xx or 4xx says nothing about the call.
     if status in rule.in_doubt or status == REQUEST_TIMEOUT or not 200 <= status < 500:
         return Verdict.IN_DOUBT
+    if status == CONFLICT and key is not None:
+        return Verdict.IN_DOUBT
     return Verdict.NOT_EXECUTED if status in NOT_BEGUN else Verdict.FINAL
 
 
-def judge_answer(status: int, body: bytes | None, *, safe: bool, rule: OutcomeRule) -> Verdict:
+def judge_answer(
+    status: int, body: bytes | None, *, safe: bool, rule: OutcomeRule, key: UpstreamKey | None = None
+) -> Verdict:
     """The verdict on a complete answer. `body` is decoded, None where it could not be."""
-    by_status = judge_status(status, safe=safe, rule=rule)
+    by_status = judge_status(status, safe=safe, rule=rule, key=key)
     if rule.not_executed_if is None or body is None or not _holds(rule.not_executed_if, body):
         return by_status
     return Verdict.INCONCLUSIVE if safe else Verdict.NOT_EXECUTED
 
 
 @lru_cache(maxsize=1024)
-def _compiled(expression: str) -> Any:  # noqa: ANN401 (jmespath has no types)
+def compiled(expression: str) -> Any:  # noqa: ANN401 (jmespath has no types)
     return jmespath.compile(expression)
 
 
 def _holds(expression: str, body: bytes) -> bool:
     """Only an honest `true` counts: an expression that fails, or yields something else, proves nothing."""
     try:
-        return _compiled(expression).search(json.loads(body)) is True
+        return compiled(expression).search(json.loads(body)) is True
     except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
         return False

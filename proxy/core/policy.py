@@ -172,11 +172,11 @@ class Rule:
     wait: float = 60.0
     on_disconnect: OnDisconnect = OnDisconnect.FINISH
     outcome: OutcomeRule = field(default_factory=OutcomeRule)
-    # Most of these are read and checked, but refused as "not supported yet" (policy_file/not_yet.py).
     in_doubt: OnDoubt = OnDoubt.HOLD
     upstream_key: UpstreamKey | None = None
     probe: Probe | None = None
     approval: Approval | None = None
+    # Some of these are read and checked, but refused as "not supported yet" (policy_file/not_yet.py).
     budget: Budget | None = None
     cost: Cost | None = None
     max_age: float | None = None
@@ -191,6 +191,8 @@ class Rule:
             raise ValueError("only a safe call may be cancelled")
 
     def is_safe(self, method: str) -> bool:
+        if self.approval is not None:  # what a person must permit is no mere read
+            return False
         if self.safe is not None:
             return self.safe
         return self.mode is Mode.CACHE or method in SAFE_METHODS

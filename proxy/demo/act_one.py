@@ -14,11 +14,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.admin.desk import INLINE_BODY
+from proxy.answers import Answers
 from proxy.app import open_store
 from proxy.clock import SystemClock
 from proxy.core.intent import Call, State
 from proxy.demo.scene import CHARGED, INVOICE, LOST, Asked, Commands, Scene, wrapped
 from proxy.demo.stage import Stage, Tell
+from proxy.observe import Deaf
 from proxy.operator import Verdict, resolve
 from proxy.settings import Settings
 from proxy.store.codec import Codec
@@ -133,7 +136,7 @@ async def _settle(scene: Scene) -> None:
         _show_decision(scene, call, found, reason)
         await resolve(
             store,
-            Codec(),
+            Answers(store=store, codec=Codec(), observer=Deaf(), inline_body=INLINE_BODY),
             SystemClock(),
             call.id,
             verdict=Verdict.EXECUTED if found else Verdict.NOT_EXECUTED,

@@ -230,4 +230,10 @@ async def _now(named: Named, said: Told, store: Store | None, settings: Settings
         return Happens(what="executed", detail=f"there is no record to look into ({place}): it would be sent")
     now = time.time()
     decision, owner_is_dead = await decision_on(store, named, refresh=said.refresh, now=now)
-    return with_record(decision, now=now, owner_is_dead=owner_is_dead)
+    return with_record(
+        decision,
+        now=now,
+        owner_is_dead=owner_is_dead,
+        rule=named.match.rule,
+        bound_to=named.bound_to,
+    )

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from proxy.core import decide as core
+from proxy.core.approval import for_occurrence, is_granted
+from proxy.core.doubt import Ask, Held, Resend, way_out
 from proxy.core.intent import Call, State
 from proxy.core.policy import Mode, Rule
 
@@ -35,9 +37,22 @@ def without_record(rule: Rule) -> Happens:
     )
 
 
-def with_record(decision: core.Decision, *, now: float, owner_is_dead: bool = False) -> Happens:
+def with_record(
+    decision: core.Decision,
+    *,
+    now: float,
+    owner_is_dead: bool = False,
+    rule: Rule | None = None,
+    bound_to: bytes = b"",
+) -> Happens:
+    """`rule`: what settles its doubts. `bound_to`: what a person would have to permit."""
     match decision:
         case core.Claim(over):
+            if bound_to and not is_granted(
+                over, for_occurrence(bound_to, over.occurrence if over else 1), now
+            ):
+                detail = "a person would be asked to permit it first: 409, nothing is sent until then"
+                return Happens(what="awaiting-approval", detail=detail)
             return Happens(what="executed", detail=_why_executed(over))
         case core.Replay(call, answer):
             age = max(0.0, now - answer.recorded_at)
@@ -52,13 +67,17 @@ def with_record(decision: core.Decision, *, now: float, owner_is_dead: bool = Fa
             detail = f"the same call has been under way since {moment(since)}: it would wait for that answer"
             return Happens(what="waits", detail=detail, since=since)
         case core.Hold(call):
-            return held(call)
+            return held(call, rule, now)
         case core.Unavailable(_, why):
             return Happens(what="answer-unavailable", detail=f"it happened, and is not sent again: {why}")
         case core.AwaitPerson(call):
             return Happens(what="awaiting-approval", detail="held for a person", since=call.created_at)
-        case core.Refused():
-            return Happens(what="denied", detail="a person has denied it")
+        case core.Refused(call):
+            said = "" if call.terms is None else call.terms.said
+            return Happens(what="denied", detail=f"a person has denied it{f': {said}' if said else ''}")
+        case core.Lapsed(call):
+            detail = "the question has lapsed, or the refusal is over: a person would be asked anew"
+            return Happens(what="awaiting-approval", detail=detail, since=call.created_at)
         case core.Conflict():
             detail = "this Idempotency-Key stands for other arguments or another caller: 422, nothing is sent"
             return Happens(what="key-conflict", detail=detail)
@@ -76,9 +95,16 @@ def _why_executed(over: Call | None) -> str:
     return "its recorded answer is past its time: it would be sent"
 
 
-def held(call: Call) -> Happens:
+def held(call: Call, rule: Rule | None = None, now: float = 0.0) -> Happens:
     assert call.doubt is not None  # a record in doubt has its reason
     since = call.doubt.since
+    way = Held("") if rule is None else way_out(call, rule, now=now, mark=now)
+    if isinstance(way, Resend):
+        detail = f"in doubt since {moment(since)}: it would be sent again, under the same upstream key"
+        return Happens(what="executed", detail=detail, since=since)
+    if isinstance(way, Ask):
+        detail = f"in doubt since {moment(since)}: the upstream would be asked first, by the rule's probe"
+        return Happens(what="in-doubt", detail=detail, since=since)
     detail = (
         f"in doubt since {moment(since)}: {call.doubt.reason}. It is not sent again; find out what became of "
         f"it, then: semel calls resolve {call.id} --as executed|not-executed --reason …"

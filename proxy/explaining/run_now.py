@@ -188,11 +188,14 @@ async def _live(question: InQuestion, store: Store, detail: str, shared: Identit
     one that it was filled from before."""
     asked = question.named.shared
     if asked is None:
+        if question.named.bound_to:
+            return with_record(core.Claim(None), now=time.time(), bound_to=question.named.bound_to)
         return Happens(what="executed", detail=detail)
     now = time.time()
     named = question.named._replace(identity=shared or asked)
     decision, owner_is_dead = await decision_on(store, named, refresh=question.said.refresh, now=now)
-    happens = with_record(decision, now=now, owner_is_dead=owner_is_dead)
+    rule, bound_to = named.match.rule, named.bound_to
+    happens = with_record(decision, now=now, owner_is_dead=owner_is_dead, rule=rule, bound_to=bound_to)
     return replace(happens, detail=f"the rule shares it with the whole tenant: {happens.detail}")
 
 
@@ -242,7 +245,8 @@ async def _recalled(what: Again | ByState, store: Store, call: Call, named: Name
             return joined(call, owner_is_dead=await store.owner_is_dead(call.owner))
         case ByState():
             decision, dead = await decision_on(store, named, refresh=False, now=now)
-            return with_record(decision, now=now, owner_is_dead=dead)
+            rule, bound_to = named.match.rule, named.bound_to
+            return with_record(decision, now=now, owner_is_dead=dead, rule=rule, bound_to=bound_to)
         case _:
             assert_never(what)
 

@@ -13,7 +13,9 @@ from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
+from proxy.core.approval import binding, needs_person
 from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pairs
+from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
@@ -62,13 +64,14 @@ class ToName(NamedTuple):
 class Named(NamedTuple):
     """`identity` is None for what passes without a record. In a run it names all occurrences together,
     `shared` is the call of the whole tenant from which the rule fills it, and `evidence` is what the request
-    says about being a retry."""
+    says about being a retry. `bound_to`: what a person has to permit; empty where nobody has to."""
 
     match: Match
     safe: bool
     identity: Identity | None
     shared: Identity | None = None
     evidence: Evidence = NO_EVIDENCE
+    bound_to: bytes = b""
 
 
 class Namer:
@@ -163,15 +166,23 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         credentials=upstream.credentials,
         host="" if address.place is None else address.place.origin,
     )
+    bound_to = _bound_to(asked, rule, secret)
     if not request.origin:
-        return Named(match, safe, identify(asked, rule, secret))
+        return Named(match, safe, identify(asked, rule, secret), bound_to=bound_to)
     in_run = asked._replace(run=request.origin, occurrence=ANY_OCCURRENCE, canonical=request.canonical)
     shares = rule.mode is Mode.CACHE or (rule.scope is Scope.TENANT and not safe)
     # In a run the client's key is only evidence: SDKs mint new ones after a crash, and those must find the
     # shared call that may be in doubt.
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
     evidence = evidence_of(headers, upstream.credentials, secret)
-    return Named(match, safe, identify(in_run, rule, secret), shared, evidence)
+    return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
+
+
+def _bound_to(asked: Asked, rule: Rule, secret: bytes) -> bytes:
+    if rule.approval is None:
+        return b""
+    document = document_of(path=asked.path_names, query=asked.query, body=asked.body)
+    return binding(asked, rule, secret) if needs_person(rule.approval, document) else b""
 
 
 def _without_client_key(rule: Rule) -> Rule:

@@ -61,6 +61,7 @@ class OwnPages:
                 # A token has no name; its tenant is what is known of who decides.
                 by=_name(visitor),
                 tenant="" if visitor.role is None else visitor.tenant,
+                is_operator=visitor.role is Role.OPERATOR,
             )
         )
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from proxy.core.clauses import UpstreamKey
 from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
+from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest
 from proxy.front.address import UpstreamAddress
 from proxy.front.run_ref import NOBODY, Speaker
-from proxy.ledger import Intent
+from proxy.intended import Intent
 from proxy.spool import Spool
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
@@ -51,6 +53,11 @@ class Sending(NamedTuple):
     body: Spool | None
     safe: bool
     tenant: str
+    bound_to: bytes = b""  # what a person has to permit
+
+    @property
+    def base_path(self) -> str:
+        return (self.address.place or self.upstream).base_path
 
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
@@ -86,7 +93,17 @@ class Sending(NamedTuple):
             target=outgoing.target,
             headers=without_secrets(outgoing.headers, self.upstream.credentials),
             body=self.body,
+            key=self._key(outgoing),
+            bound_to=self.bound_to,
         )
+
+    def _key(self, outgoing: Outgoing) -> UpstreamKey | None:
+        """How the upstream will know the call; None: it has no such way, or this request cannot carry it."""
+        key, body = self.match.rule.upstream_key, self.body
+        if key is None or self.safe:
+            return None
+        readable = None if body is None or body.size > LOOKED_INTO else body.whole()
+        return key if can_carry(key, outgoing.headers, readable) else None
 
     @property
     def tool(self) -> str:

@@ -6,7 +6,7 @@ A check keeps silent where a value it needs is itself wrong: one mistake, one me
 
 from __future__ import annotations
 
-from proxy.core.clauses import OnDoubt, OnStale
+from proxy.core.clauses import KeyEncoding, OnDoubt, OnStale
 from proxy.core.policy import SAFE_METHODS, Mode, OnDisconnect, Repeat, Scope
 from proxy.policy_file.fields import Check, Section
 from proxy.policy_file.mistakes import Log
@@ -59,6 +59,17 @@ def at_least_one(*keys: str) -> Check:
             log.add(section.at, f"at least one of {' and '.join(repr(key) for key in keys)} is wanted")
 
     return check
+
+
+UUID_LENGTH = 36
+
+
+def key_fits(section: Section, log: Log) -> None:
+    if not section.sound("encoding", "max_length"):
+        return
+    length = section.get("max_length")
+    if section.get("encoding") is KeyEncoding.UUID and length < UUID_LENGTH:
+        log.add(section.keys["max_length"], f"a UUID has {UUID_LENGTH} characters: leave 'encoding' out")
 
 
 def include_and_exclude_differ(section: Section, log: Log) -> None:
@@ -172,6 +183,11 @@ def doubt_has_its_means(section: Section, log: Log) -> None:
         log.add(section.keys["probe"], "the probe uses {upstream_key}, but the rule has no 'upstream_key'")
 
 
+WHY_NOT_SAFE = dict.fromkeys(("in_doubt", "upstream_key", "probe"), "are simply made again") | {
+    "approval": "need nobody's leave; write 'safe: false' if these do"
+}
+
+
 def doubt_is_for_effects(section: Section, log: Log) -> None:
     """Safe calls are never in doubt: they are made again."""
     if (
@@ -180,11 +196,11 @@ def doubt_is_for_effects(section: Section, log: Log) -> None:
         or not _surely_safe(section)
     ):
         return
-    for key in ("in_doubt", "upstream_key", "probe"):
+    for key in ("in_doubt", "upstream_key", "probe", "approval"):
         if section.values.get(key) not in (None, OnDoubt.HOLD):
             log.add(
                 section.keys[key],
-                f"'{key}' is for calls with effects: these are safe and are simply made again",
+                f"'{key}' is for calls with effects: these are safe, and {WHY_NOT_SAFE[key]}",
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.core.clauses import Approval, Probe, Rate, UpstreamKey
+from proxy.core.clauses import Approval, KeyEncoding, Probe, Rate, UpstreamKey
 from proxy.core.policy import ClientKey, Credential, Normalize, OutcomeRule, PathPattern
 from proxy.policy_file import checks, names, not_yet
 from proxy.policy_file.fields import Check, Field, Level, Parser, nested
@@ -135,12 +135,18 @@ UPSTREAM_KEY = level(
     Field("retention", "How long the upstream remembers a key.", default="24h", parse=duration()),
     Field("max_length", "The longest key the upstream takes.", default="64", parse=whole(16, 255)),
     Field(
+        "encoding",
+        "How the upstream wants keys written: text (letters and digits), hex, uuid.",
+        default="text",
+        parse=choice(KeyEncoding),
+    ),
+    Field(
         "mismatch",
         "Statuses that say: this key was used for something else.",
         default="[]",
         parse=_statuses(),
     ),
-    checked_by=(checks.exactly_one("header", "body"),),
+    checked_by=(checks.exactly_one("header", "body"), checks.key_fits),
 )
 
 REQUEST = level(

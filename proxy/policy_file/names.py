@@ -152,7 +152,7 @@ def probe_target(given: str) -> str:
             f"{quoted(given)} is not a path with an optional query, as /v1/messages?ref={{body.ref}}"
         )
     placeholders = _PLACEHOLDER.findall(given)
-    if not placeholders:
+    if not set(placeholders) - {"sent_at"}:
         raise ValueError("a probe must ask for one call: use a placeholder, as {body.ref} or {upstream_key}")
     if re.search(r"[{}]", _PLACEHOLDER.sub("", given)):
         raise ValueError(f"{quoted(given)} has a brace without its partner")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from proxy.asking import Reply
+from proxy.asking import Patience, Reply
 from proxy.clock import Clock
 from proxy.core import occurrence as choosing
 from proxy.core.divergence import Hold, OnDivergence, Proceed, Row, WaitUntil, judge
@@ -51,7 +51,7 @@ class _Turn:
     be; it stays that call."""
 
     began: float
-    deadline: float
+    patience: Patience
     overlapped: int = 0
 
 
@@ -82,7 +82,7 @@ class RunAsking:
 
     async def ask(self, ask: RunAsk) -> Reply:
         began = self._clock.monotonic()
-        turn = _Turn(began, began + ask.rule.wait)
+        turn = _Turn(began, Patience.of(ask.rule, began))
         while True:  # the book was opened for this ask: the first time it is up to date
             try:
                 reply = await self._ask_once(ask, turn)
@@ -90,7 +90,7 @@ class RunAsking:
                 reply = None
             if reply is not None:
                 return reply
-            if self._clock.monotonic() > turn.deadline + LOOK:
+            if self._clock.monotonic() > turn.patience.end + LOOK:
                 raise in_progress(ask.family.id)
             await asyncio.sleep(0)  # what is over by now is cleared away, also where no store is waited for
             await self._books.refresh(ask.book, anyway=True)
@@ -136,7 +136,7 @@ class RunAsking:
                 what = recall(row, book.attempt, book.frontier)
                 if isinstance(what, GoLive):
                     return await self._claiming.claim(ask, n, step)
-                return await self._from_record.serve(ask, step, row, what, choice, turn.deadline)
+                return await self._from_record.serve(ask, step, row, what, choice, turn.patience)
             case _:
                 assert_never(choice)
 

@@ -17,7 +17,8 @@ from proxy.errors import Refusal
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
-from proxy.ledger import Ledger, RunPlace
+from proxy.intended import RunPlace
+from proxy.ledger import Ledger
 from proxy.refusals import collision
 from proxy.runs.book import Book
 from proxy.runs.handover import Handover

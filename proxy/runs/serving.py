@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import NamedTuple, assert_never
 
-from proxy.asking import Replayed, Reply
+from proxy.asking import Patience, Replayed, Reply
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.frontier import ANSWER, Again, ByState
 from proxy.core.identity import occurrence_of
-from proxy.core.intent import Place, State, is_live
+from proxy.core.intent import Call, Place, State, is_live
 from proxy.core.occurrence import Existing, Join, after_replay
 from proxy.core.run_record import How, Step
 from proxy.core.runs import Occurrence, retry_is_durable
-from proxy.errors import Refusal
+from proxy.errors import InDoubt, Refusal
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
@@ -68,7 +68,7 @@ class FromRecord:
         row: Occurrence,
         what: Again | ByState,
         choice: Existing | Join,
-        deadline: float,
+        patience: Patience,
     ) -> Reply | None:
         """None: something has changed, look again."""
         joins = isinstance(choice, Join)
@@ -76,7 +76,7 @@ class FromRecord:
         retries = isinstance(choice, Existing) and choice.is_retry
         counts = joins or (retries and retry_is_durable(row, handover.exchange))
         chosen = _Chosen(step, handover, counts)
-        return await self._guarded(handover, self._serve(ask, chosen, what, deadline))
+        return await self._guarded(handover, self._serve(ask, chosen, what, patience))
 
     async def first(self, ask: RunAsk, step: Step) -> Reply | None:
         """The common case of a re-run: a call that is done, and not yet given to this attempt."""
@@ -100,7 +100,7 @@ class FromRecord:
         return reply
 
     async def _serve(
-        self, ask: RunAsk, chosen: _Chosen, what: Again | ByState, deadline: float
+        self, ask: RunAsk, chosen: _Chosen, what: Again | ByState, patience: Patience
     ) -> Reply | None:
         match what:
             case Again(problem) if problem != ANSWER:
@@ -111,9 +111,9 @@ class FromRecord:
             case Again():
                 return await self._replay(ask, chosen)
             case ByState(State.PENDING):
-                return await self._join(ask, chosen, deadline)
+                return await self._join(ask, chosen, patience)
             case ByState():
-                return await self._held(ask, chosen, deadline)
+                return await self._held(ask, chosen, patience)
             case _:
                 assert_never(what)
 
@@ -157,28 +157,28 @@ class FromRecord:
             told = {"upstream": step.upstream, "rule": step.rule, "call": step.id}
             self._observer.noted(POLLING, run=ask.book.run.name, **told)
 
-    async def _join(self, ask: RunAsk, chosen: _Chosen, deadline: float) -> Reply | None:
+    async def _join(self, ask: RunAsk, chosen: _Chosen, patience: Patience) -> Reply | None:
         """Somebody is sending it: get what that caller gets."""
         step, handover, counts = chosen
         flight = self._flights.by_key.get(step.key)
         if flight is None:
-            return await self._watch(ask, chosen, deadline)
+            return await self._watch(ask, chosen, patience)
         call = await flight.row()
         if call is None:  # its claim came to nothing
             return None
         if counts:
             await self._uses.count(call, handover)
         identity = occurrence_of(ask.family, step.run, step.occurrence)
-        return handing_on(await self._flights.join(flight, identity, deadline), handover)
+        return handing_on(await self._flights.join(flight, identity, patience.others), handover)
 
-    async def _watch(self, ask: RunAsk, chosen: _Chosen, deadline: float) -> Reply | None:
+    async def _watch(self, ask: RunAsk, chosen: _Chosen, patience: Patience) -> Reply | None:
         """Another process is sending it. Its released answer is for this caller too; nothing is claimed."""
         step, handover, counts = chosen
         call = await self._claiming.row(ask, step)
         if counts:
             call = await self._uses.count(call, handover)
         while call.state is State.PENDING:
-            await self._exchange.stand_by(core.Wait(call), deadline)
+            await self._exchange.stand_by(core.Wait(call), patience)
             present = await self._ledger.get(step.key)
             if present is None:
                 return None
@@ -191,13 +191,27 @@ class FromRecord:
             raise recorded_problem(call, call.in_run.receipts[-1].problem)
         return None
 
-    async def _held(self, ask: RunAsk, chosen: _Chosen, deadline: float) -> Reply | None:
+    async def _held(self, ask: RunAsk, chosen: _Chosen, patience: Patience) -> Reply | None:
         step = chosen.step
         call = await self._claiming.row(ask, step)
-        if call.state is State.IN_DOUBT and call.doubt is not None:
-            await self._uses.receive(call, "in-doubt", ask.book)
-            raise in_doubt(call, call.doubt)
+        if call.state is State.IN_DOUBT:
+            return await self._doubtful(ask, chosen, call)
         identity = occurrence_of(ask.family, step.run, step.occurrence)
         decision = core.decide(call, identity, now=self._clock.now())
-        await self._exchange.stand_by(decision, deadline)
+        await self._exchange.stand_by(decision, patience)
         return None
+
+    async def _doubtful(self, ask: RunAsk, chosen: _Chosen, call: Call) -> Reply | None:
+        """What the rule allows is done. A doubt that is given to an attempt counts as received."""
+        try:
+            again = await self._exchange.doubts.may_resend(call, ask.rule, ask.sending)
+        except InDoubt:
+            await self._uses.receive(call, "in-doubt", ask.book)
+            raise
+        if not again:
+            return None
+        if call.run != ask.book.run.name:  # a fork has no row of it: sending it here would be a new call
+            assert call.doubt is not None
+            raise in_doubt(call, call.doubt, f"it belongs to the run {call.run}: make it there")
+        chosen.handover.take_back()
+        return await self._claiming.claim(ask, chosen.step.occurrence, chosen.step)

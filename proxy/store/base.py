@@ -112,8 +112,8 @@ def changes_settled(entry: Entry, expected: int) -> bool:
 
 def takes_seq(call: Call, entry: Entry) -> bool:
     """In a run every claim takes the next place in the order: what is asked again is made after all that was
-    asked meanwhile."""
-    return bool(call.run) and entry.event == Event.CLAIM
+    asked meanwhile. What waits for a person has its place too: others are asked after it."""
+    return bool(call.run) and entry.event in (Event.CLAIM, Event.NEEDS_APPROVAL)
 
 
 class Store(Protocol):
@@ -242,6 +242,9 @@ class Store(Protocol):
 
     async def cache_get(self, key: bytes) -> bytes | None:
         """None when it is gone: evicted, expired, damaged."""
+
+    async def clock_mark(self, now: float) -> float:
+        """The latest time that any process has told, this one with it. Durable, but for the last minute."""
 
     async def ping(self) -> None:
         """A real round trip, for /readyz. Raises too when this process may no longer send."""

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import orjson
 import xxhash
 
 from proxy.core.intent import RECORD_VERSION, Answer, Call, Doubt, Entry, Place, State
+from proxy.core.terms import Terms
 from proxy.store.run_codec import in_run_from_json, in_run_to_json
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -137,6 +139,7 @@ CALL_COLUMNS = (
     "sends", "unresolved", "request_blob", "answer_status", "answer_size", "answer_recorded_at",
     "answer_place", "answer_blob", "answer_why_nowhere", "doubt_since", "doubt_reason", "doubt_status",
     "doubt_excerpt", "record_version", "request", "answer_head", "answer_body", "born", "cost_usd", "in_run",
+    "terms",
 )  # fmt: skip
 ENTRY_COLUMNS = ("at", "actor", "event", "from_state", "to_state", "why", "fence")
 
@@ -161,6 +164,7 @@ def call_to_row(call: Call) -> Row:
         call.unresolved, call.request_blob, *told, *doubted, RECORD_VERSION, call.request,
         None if answer is None else answer.head, None if answer is None else answer.body, call.born,
         call.cost_usd, None if call.in_run is None else in_run_to_json(call.in_run),
+        None if call.terms is None else terms_to_json(call.terms),
     )  # fmt: skip
 
 
@@ -169,7 +173,7 @@ def row_to_call(row: Row) -> Call:
         key, fingerprint, named_by, tenant, run, attempt, seq, occurrence, upstream, rule, tool, safe, state,
         version, fence, owner, created_at, sent_at, settled_at, expires_at, sends, unresolved, request_blob,
         status, size, recorded_at, place, blob, why_nowhere, since, reason, doubt_status, excerpt,
-        record_version, request, head, body, born, cost_usd, in_run,
+        record_version, request, head, body, born, cost_usd, in_run, terms,
     ) = row  # fmt: skip
     if record_version > RECORD_VERSION:
         raise DamagedRecord(
@@ -192,9 +196,24 @@ def row_to_call(row: Row) -> Call:
             unresolved=bool(unresolved), request=request, request_blob=request_blob, answer=answer,
             doubt=doubt, born=born, cost_usd=cost_usd,
             in_run=None if in_run is None else in_run_from_json(in_run),
+            terms=None if terms is None else terms_from_json(terms),
         )  # fmt: skip
     except (KeyError, ValueError) as error:
         raise DamagedRecord(f"call {key.hex()} cannot be read: {error}") from error
+
+
+def terms_to_json(terms: Terms) -> str:
+    """What has its default is left out."""
+    said: dict[str, Any] = {
+        "key": terms.key, "place": terms.place, "keyed_at": terms.keyed_at, "granted": terms.granted,
+        "bound_to": terms.bound_to.hex(), "said": terms.said, "until": terms.until,
+    }  # fmt: skip
+    return orjson.dumps({name: value for name, value in said.items() if value}).decode()
+
+
+def terms_from_json(text: str) -> Terms:
+    said = orjson.loads(text)
+    return Terms(bound_to=bytes.fromhex(said.pop("bound_to", "")), **said)
 
 
 def entry_to_row(entry: Entry) -> Row:

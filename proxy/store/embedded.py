@@ -44,6 +44,8 @@ from proxy.store.writer import Writer
 CACHE_LIMIT = 1024 * 1024 * 1024
 # Marks are written this long after the first of them: seldom enough to coalesce, within the second promised.
 MARKS_AFTER = 0.5
+# The time is written down once in so many seconds, not at every look.
+CLOCK_STEP = 60.0
 
 T = TypeVar("T")
 
@@ -267,6 +269,12 @@ class EmbeddedStore(EmbeddedRuns):
     async def cache_get(self, key: bytes) -> bytes | None:
         self._refuse_if_closed()
         return await self._cache.get(key)
+
+    async def clock_mark(self, now: float) -> float:
+        mark: float = await self._reader.submit(statements.clock_mark)
+        if now > mark + CLOCK_STEP:
+            await self._writer.submit(statements.raise_clock_mark, now)
+        return max(mark, now)
 
     async def ping(self) -> None:
         self._refuse_if_closed()

@@ -53,6 +53,7 @@ class World:
     watchers: Watchers = field(default_factory=Watchers)
     runs: RunsWorld = field(default_factory=RunsWorld)
     settled_stamp: int = 0
+    latest: float = 0.0  # the latest time that any process has told
     epochs: count[int] = field(default_factory=lambda: count(1))
     sights: count[int] = field(default_factory=lambda: count(1))
 
@@ -167,6 +168,11 @@ class MemoryStore(MemoryRuns):
         if state is State.IN_DOUBT:
             calls.sort(key=lambda call: call.doubt.since if call.doubt else 0.0)
         return calls[:limit]
+
+    async def clock_mark(self, now: float) -> float:
+        self._check()
+        self.world.latest = max(self.world.latest, now)
+        return self.world.latest
 
     async def find(self, query: Query) -> Page:
         self._check()

@@ -107,7 +107,7 @@ class PostgresStore(PostgresRuns):
             patience=patience,
         )
         try:
-            ahead = await store._beats.clock_mark() - time.time()
+            ahead = await store._beats.clock_mark(time.time()) - time.time()
             if ahead > dead_after:
                 note(
                     "clock-behind",
@@ -245,6 +245,9 @@ class PostgresStore(PostgresRuns):
     async def owner_is_dead(self, owner: str) -> bool:
         self._refuse_if_closed()
         return owner != self.owner and bool(await self._heart.dead_among([owner]))
+
+    async def clock_mark(self, now: float) -> float:
+        return await self._beats.clock_mark(now)
 
     # ---- the rest ----
 

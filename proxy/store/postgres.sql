@@ -45,6 +45,7 @@ CREATE TABLE semel.calls (
   born float8 NOT NULL,
   cost_usd float8,
   in_run text,
+  terms text,
   pulse bigint NOT NULL DEFAULT 0 -- the run's, when the row was changed last
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 -- Sealed values do not shrink: trying costs time.
@@ -201,7 +202,7 @@ CREATE TYPE semel.job AS (
   unresolved boolean, request_blob text, answer_status bigint, answer_size bigint, answer_recorded_at float8,
   answer_place text, answer_blob text, answer_why_nowhere text, doubt_since float8, doubt_reason text,
   doubt_status bigint, doubt_excerpt text, record_version bigint, request bytea, answer_head bytea,
-  answer_body bytea, born float8, cost_usd float8, in_run text,
+  answer_body bytea, born float8, cost_usd float8, in_run text, terms text,
   line_at float8, actor text, event text, from_state text, to_state text, why text, line_fence bigint,
   claims boolean
 );
@@ -291,13 +292,13 @@ BEGIN
           tool, safe, state, version, fence, owner, created_at, sent_at, settled_at, expires_at, sends, unresolved,
           request_blob, answer_status, answer_size, answer_recorded_at, answer_place, answer_blob,
           answer_why_nowhere, doubt_since, doubt_reason, doubt_status, doubt_excerpt, record_version, request,
-          answer_head, answer_body, born, cost_usd, in_run, pulse)
+          answer_head, answer_body, born, cost_usd, in_run, terms, pulse)
         VALUES (j.key, j.fingerprint, j.named_by, j.tenant, j.run, j.attempt, place, j.occurrence, j.upstream,
           j.rule, j.tool, j.safe, j.state, j.version, j.fence, j.owner, j.created_at, j.sent_at, j.settled_at,
           j.expires_at, j.sends, j.unresolved, j.request_blob, j.answer_status, j.answer_size,
           j.answer_recorded_at, j.answer_place, j.answer_blob, j.answer_why_nowhere, j.doubt_since,
           j.doubt_reason, j.doubt_status, j.doubt_excerpt, j.record_version, j.request, j.answer_head,
-          j.answer_body, j.born, j.cost_usd, j.in_run, beat)
+          j.answer_body, j.born, j.cost_usd, j.in_run, j.terms, beat)
         ON CONFLICT (key) DO NOTHING RETURNING id, NULL INTO made, before;
     ELSE
       -- The guard: the version that the caller saw, of the row that it saw.
@@ -317,7 +318,7 @@ BEGIN
           answer_why_nowhere = j.answer_why_nowhere, doubt_since = j.doubt_since, doubt_reason = j.doubt_reason,
           doubt_status = j.doubt_status, doubt_excerpt = j.doubt_excerpt, record_version = j.record_version,
           request = j.request, answer_head = j.answer_head, answer_body = j.answer_body, cost_usd = j.cost_usd,
-          in_run = j.in_run, pulse = beat
+          in_run = j.in_run, terms = j.terms, pulse = beat
         WHERE c.id = made AND c.key = j.key; -- by the key, which names one partition where there are some
     END IF;
     IF FOUND THEN

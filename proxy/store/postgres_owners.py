@@ -32,7 +32,10 @@ FORGET = (
     "DELETE FROM semel.owners AS o WHERE seen_at < now() - $1::interval AND dead AND NOT EXISTS "
     "(SELECT 1 FROM semel.calls AS c WHERE c.state = 'pending' AND c.owner = o.epoch)"
 )
-MARK = "SELECT mark FROM semel.clock"
+MARK = (
+    "WITH told AS (UPDATE semel.clock SET mark = greatest(mark, $1::float8) WHERE mark < $1::float8) "
+    "SELECT greatest(mark, $1::float8) FROM semel.clock"
+)
 
 
 class PostgresBeats:
@@ -57,6 +60,6 @@ class PostgresBeats:
     async def forget(self) -> None:
         await self._line.ask(FORGET, (LONG_DEAD,))
 
-    async def clock_mark(self) -> float:
-        ((mark,),) = await self._line.ask(MARK, again=True)
+    async def clock_mark(self, now: float) -> float:
+        ((mark,),) = await self._line.ask(MARK, (now,), again=True)
         return float(mark)

@@ -30,6 +30,9 @@ class RedisBeats:
     async def leave(self, epoch: str) -> None:
         await self._pipe.ask("HDEL", self._name, epoch)
 
+    async def clock_mark(self, now: float) -> float:
+        return float(await self._pipe.run("clock", repr(now)))
+
     async def forget_dead(self) -> None:
         dead = [beat.epoch for beat in await self.all() if beat.dead]
         if dead:

@@ -93,6 +93,7 @@ def read_small(key: bytes, stored: bytes) -> tuple[Line, list[Any], int]:
     line, start = read_line(stored)
     try:
         row = orjson.loads(stored[start : start + line.small])
+        row += [None] * (len(CALL_COLUMNS) - len(row))  # columns that came after it was written
         row[_KEY], row[_SEQ] = key, line.seq
         for place in _BYTES:
             row[place] = bytes.fromhex(row[place])

@@ -156,6 +156,9 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self._refuse_if_closed()
         return owner != self.owner and bool(await self._heart.dead_among([owner]))
 
+    async def clock_mark(self, now: float) -> float:
+        return await self._beats.clock_mark(now)
+
     async def _forget_dead(self) -> None:
         """Also those that died with nothing pending: nobody else would ever ask for them."""
         others = [beat.epoch for beat in await self._beats.all() if beat.epoch != self.owner]

@@ -185,7 +185,12 @@ CREATE TABLE run_events (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSION_5 = """
+-- The key that the upstream knows a call by, and what a person permitted, as JSON.
+ALTER TABLE calls ADD COLUMN terms TEXT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 KNOWN_VERSION = len(MIGRATIONS)
 
 

@@ -123,6 +123,8 @@ NAMES_BLOB = " UNION ALL ".join(
 )
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
 COPIED_FROM = "SELECT value FROM meta WHERE name = 'copying'"
+CLOCK = "SELECT value FROM meta WHERE name = 'clock'"
+SET_CLOCK = "INSERT INTO meta VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 TOUCH = "INSERT INTO meta VALUES ('ping', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -184,6 +186,15 @@ def mark(connection: apsw.Connection, marks: Iterable[tuple[bytes, int, float]])
 def touch(connection: apsw.Connection, stamp: bytes) -> None:
     """A write that reaches the disk, for readiness: an empty transaction would not notice a full disk."""
     connection.execute(TOUCH, (stamp,))
+
+
+def clock_mark(connection: apsw.Connection) -> float:
+    return next((float(mark) for (mark,) in connection.execute(CLOCK)), 0.0)
+
+
+def raise_clock_mark(connection: apsw.Connection, now: float) -> None:
+    if now > clock_mark(connection):
+        connection.execute(SET_CLOCK, (repr(now).encode(),))
 
 
 def collect(connection: apsw.Connection, now: float, limit: int) -> Removed:

@@ -15,9 +15,11 @@ from proxy import operator
 from proxy.admin import api, checked, desk
 from proxy.admin.rules import segments_in
 from proxy.admin.schemas import BASE64, ref
+from proxy.answers import Answers
 from proxy.clock import SystemClock
 from proxy.core.policy import PathPattern, PolicySet, Rule, Upstream
 from proxy.errors import BadRequest
+from proxy.observe import Deaf
 from proxy.operator import Verdict
 from proxy.store.codec import Codec
 from tests.admin.scene import FINE, JSON, LOST, Scene, damage, detail_of, problem, scene
@@ -255,10 +257,11 @@ async def test_no_answer_of_a_person_holds_a_header_that_splits(tmp_path: Path, 
     """Whoever forgot to look: the decision itself refuses."""
     async with scene(tmp_path, LOST) as world:
         call_id, store = await world.charged(), world.app.store
+        answers = Answers(store=store, codec=Codec(), observer=Deaf(), inline_body=1024)
         for header in ((b"Content-Type", value), (value, b"x")):
             with pytest.raises(ValueError, match="no line break"):
                 await operator.resolve(
-                    store, Codec(), SystemClock(), call_id, verdict=Verdict.EXECUTED, reason="r", actor="a",
+                    store, answers, SystemClock(), call_id, verdict=Verdict.EXECUTED, reason="r", actor="a",
                     version=None, headers=(header,), body=b"x",
                 )  # fmt: skip
         assert (await world.document(f"calls/{call_id}"))["call"]["state"] == "in_doubt"

@@ -12,17 +12,19 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
 from proxy.core.run_record import Serving
+from proxy.doubts import Doubts
 from proxy.errors import StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flying import Flights
-from proxy.ledger import Intent, Ledger
+from proxy.intended import Intent
+from proxy.ledger import Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool
 from proxy.store.base import Swap
 from proxy.store.codec import Codec
 from proxy.store.memory import MemoryStore, World
 from proxy.stream import CaptureLimits, CutOff
-from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink
+from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient
 from tests.exchange.virtual_time import VirtualClock
 
 Step: TypeAlias = Callable[[Outgoing, Sink, Callable[[], bool]], Awaitable[Result]]
@@ -211,8 +213,27 @@ class Process:
             clock=self.clock,
             observer=self.notebook,
             limits=limits or CaptureLimits(),
+            codec=self.codec,
         )
-        self.exchange = Exchange(store=self.store, ledger=self.ledger, flights=self.flights, clock=self.clock)
+        self.doubts = Doubts(
+            store=self.store,
+            ledger=self.ledger,
+            codec=self.codec,
+            upstream=self.upstream,
+            clock=self.clock,
+            observer=self.notebook,
+        )
+        self.exchange = Exchange(
+            store=self.store,
+            ledger=self.ledger,
+            flights=self.flights,
+            doubts=self.doubts,
+            clock=self.clock,
+        )
+
+    def send_to(self, upstream: UpstreamClient) -> None:
+        """Instead of the script."""
+        self.flights.carrier.upstream = self.doubts.upstream = upstream
 
     async def call(self, ask: Ask) -> Got:
         """Ask and read to the end, as the front does. Refusals come out as they are."""
@@ -289,6 +310,10 @@ class Prepared:
     body: bytes
     total: float
     target: bytes = b"/send"
+    headers: Headers = ()
+    secrets: Headers = ()
+    bound_to: bytes = b""
+    base_path: str = ""
 
     def outgoing(self) -> Outgoing:
         return Outgoing(
@@ -297,7 +322,7 @@ class Prepared:
             port=80,
             method="POST",
             target=self.target,
-            headers=(),
+            headers=(*self.headers, *self.secrets),
             body=Spool.of(self.body),
             timeouts=Timeouts(total=self.total),
             max_idle=1.0,
@@ -314,8 +339,10 @@ class Prepared:
             occurrence=1,
             method="POST",
             target=self.target,
-            headers=(),
+            headers=self.headers,
             body=outgoing.body,
+            key=self.rule.upstream_key,
+            bound_to=self.bound_to,
         )
 
 

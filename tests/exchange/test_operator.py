@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy import operator
+from proxy.answers import Answers
 from proxy.clock import SystemClock
 from proxy.core.intent import Call, Event, Place, State
 from proxy.errors import (
@@ -19,6 +20,7 @@ from proxy.errors import (
     StaleVersion,
     StoreUnavailable,
 )
+from proxy.observe import Deaf
 from proxy.operator import Verdict
 from proxy.store.base import Store
 from proxy.store.codec import Codec
@@ -43,7 +45,7 @@ async def resolve(
     body: bytes | None = None,
 ) -> Call:
     return await operator.resolve(
-        semel.store, semel.codec, semel.clock, ID, verdict=verdict, reason=reason, actor=actor,
+        semel.store, semel.ledger.answers, semel.clock, ID, verdict=verdict, reason=reason, actor=actor,
         version=version, status=status, headers=headers, body=body,
     )  # fmt: skip
 
@@ -87,7 +89,7 @@ async def test_any_body_is_given_back_whole_with_200_unless_said_otherwise(body:
     semel = await in_doubt()
     call = await resolve(semel, body=body)
     assert call.answer is not None
-    assert call.answer.place is (Place.BLOB if len(body) > operator.INLINE_BODY else Place.INLINE)
+    assert call.answer.place is (Place.BLOB if len(body) > 1024 else Place.INLINE)
     assert await semel.call(ask()) == Got("replayed", 200, body)
 
 
@@ -168,7 +170,8 @@ async def test_an_unknown_id_is_not_found(call_id: str) -> None:
     semel = Process()
     with pytest.raises(NotFound):
         await operator.resolve(
-            semel.store, semel.codec, semel.clock, call_id, verdict=Verdict.EXECUTED, reason="r", actor="a",
+            semel.store, semel.ledger.answers, semel.clock, call_id, verdict=Verdict.EXECUTED, reason="r",
+            actor="a",
             version=None,
         )  # fmt: skip
     with pytest.raises(NotFound):
@@ -306,9 +309,10 @@ async def test_the_embedded_store_takes_decisions_like_the_reference(tmp_path: P
         call, entry = calls.claim(store.owner)
         assert (await store.swap(call, entry, expected=0)).won
         assert (await store.swap(*calls.lose(call), expected=1)).won
-        clock, codec = SystemClock(), Codec()
+        clock = SystemClock()
+        answers = Answers(store=store, codec=Codec(), observer=Deaf(), inline_body=1024)
         done = await operator.resolve(
-            store, codec, clock, call.id, verdict=Verdict.EXECUTED, reason="seen", actor="ada", version=2,
+            store, answers, clock, call.id, verdict=Verdict.EXECUTED, reason="seen", actor="ada", version=2,
             body=b"x",
         )  # fmt: skip
         assert await store.get(call.key) == done

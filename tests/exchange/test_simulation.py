@@ -168,7 +168,7 @@ class Simulation:
 
     def new_process(self) -> Process:
         process = Process(self.world)
-        process.flights._upstream = self.truth
+        process.send_to(self.truth)
         self.everybody.append(process)
         return process
 
@@ -242,7 +242,7 @@ class Simulation:
         try:
             await operator.resolve(
                 semel.store,
-                semel.codec,
+                semel.ledger.answers,
                 semel.clock,
                 asked.identity.id,
                 verdict=Verdict.EXECUTED if executed else Verdict.NOT_EXECUTED,

@@ -73,7 +73,7 @@ async def resolve(semel: RunProcess, call: Call, *, body: bytes | None) -> None:
     """As executed with this answer, or as not executed."""
     await operator.resolve(
         semel.store,
-        semel.codec,
+        semel.ledger.answers,
         semel.clock,
         call.id,
         verdict=Verdict.NOT_EXECUTED if body is None else Verdict.EXECUTED,

@@ -72,7 +72,7 @@ class RunProcess(Process):
     ) -> None:
         super().__init__(world)
         self.origin = upstream or ByCall()
-        self.flights._upstream = self.origin
+        self.send_to(self.origin)
         self.books = RunBooks(store=self.store, clock=self.clock, observer=self.notebook, retention=retention)
         self.runs = RunAsking(
             store=self.store,

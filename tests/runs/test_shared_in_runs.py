@@ -25,7 +25,7 @@ async def outside(semel: RunProcess, name: str, rule: Rule) -> Got:
     """The same call, made by somebody outside any run."""
     safe = rule.mode is Mode.CACHE
     sending = Prepared(rule=rule, safe=safe, body=b"{}", total=600.0, target=f"/{name}".encode())
-    semel.flights._upstream = semel.origin
+    semel.send_to(semel.origin)
     return await semel.call(Ask(identity_of(f"tenant {name}"), rule, safe, False, sending))
 
 

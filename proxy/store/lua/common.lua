@@ -11,7 +11,7 @@
 --   steps:RUN    its keys by pulse                 x:RUN, xp:RUN  its exchanges; the same by pulse
 --   runs         by number    active: living ones by last activity    clear: expired, not yet empty
 --   family:NAME  runs of one origin                tenants:NAME  who has a run of this name
---   n (the last number given), secret, layout, beats (of owners)
+--   n (the last number given), secret, layout, beats (of owners), clock (the latest time that was told)
 local T = KEYS[1]
 local call = redis.call
 

@@ -1,0 +1,148 @@
+"""Sending what was claimed: once, and again only where that is proven harmless.
+
+Nothing was sent; or the call is safe and nobody has seen a part of its answer; or the upstream knows it by
+its key. Everything else is for whoever asks again, or for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import assert_never
+
+from proxy import faults
+from proxy.asking import Labels
+from proxy.clock import Clock
+from proxy.core.clauses import UpstreamKey
+from proxy.core.doubt import Resend, way_out
+from proxy.core.intent import Call, evolve
+from proxy.core.policy import Rule
+from proxy.errors import StoreUnavailable
+from proxy.faults import Point
+from proxy.flight import Flight
+from proxy.intended import Intent
+from proxy.judge import Judgement, judge, key_of
+from proxy.ledger import Ledger
+from proxy.observe import Observer, Sent
+from proxy.outgoing import with_key
+from proxy.store.base import Store
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
+
+# A failed connect is tried once more after a moment: a restarting upstream is often back by then.
+RECONNECT_PAUSE = 0.1
+# Before each resend under an upstream key: what hinders an upstream is often over soon.
+RESEND_PAUSES = (0.25, 1.0, 3.0)
+
+
+class Carrier:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ledger: Ledger,
+        upstream: UpstreamClient,
+        clock: Clock,
+        observer: Observer,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self.upstream = upstream
+        self._clock = clock
+        self._observer = observer
+        self._is_stopping = is_stopping
+
+    async def carry(
+        self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call
+    ) -> tuple[Call, Judgement]:
+        """Once; under an upstream key a few times more, while nobody has seen a part of an answer and what
+        became of it is not known. The call as it is then, and what it came to."""
+        labels, rule = Labels(intent.upstream, intent.rule.name), intent.rule
+        key = key_of(call, rule)
+        if key is not None and call.terms is not None:
+            outgoing = with_key(outgoing, key, call.terms.key)
+        deadline = self._clock.monotonic() + outgoing.timeouts.total
+        pauses = iter(RESEND_PAUSES)
+        while True:
+            result = await self.send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
+            faults.reach(Point.ANSWER_COMPLETE)
+            judgement = judge(result, flight.capture, rule, call, self._clock.now())
+            pause = next(pauses, None)
+            in_time = pause is not None and self._clock.monotonic() + pause < deadline
+            if pause is None or not in_time or not self._may_resend(flight, judgement, call, key):
+                return call, judgement
+            assert judgement.settlement.doubt is not None
+            call = evolve(call, unresolved=True, sends=call.sends + 1, doubt=judgement.settlement.doubt)
+            if not await self._prepared(call, rule, judgement.settlement.why, pause):
+                return call, judgement
+            flight.unresolved = True
+            flight.capture.restart()
+
+    def _may_resend(self, flight: Flight, judgement: Judgement, call: Call, key: UpstreamKey | None) -> bool:
+        doubt = judgement.settlement.doubt
+        if doubt is None or key is None or doubt.upstream_status in key.mismatch:
+            return False
+        is_over = flight.capture.handed_on or flight.stopped or self._is_stopping()
+        return not is_over and self._owns(call.owner)
+
+    async def _prepared(self, call: Call, rule: Rule, why: str, pause: float) -> bool:
+        """Whether it may be sent again after a pause; the resend is in the history before."""
+        try:
+            await self._clock.sleep(pause)
+            now = self._clock.now()
+            if not isinstance(way_out(call, rule, now=now, mark=await self._store.clock_mark(now)), Resend):
+                return False
+            await self._ledger.note_resend(call, f"sent again under its upstream key: {why}")
+        except StoreUnavailable:
+            return False
+        return not self._is_stopping()
+
+    def _owns(self, owner: str) -> bool:
+        """Also by its name: a process that was taken for dead goes on under another, but not with what it had
+        claimed before."""
+        return self._store.owner == owner and self._store.owns()
+
+    async def send(
+        self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool, owner: str = ""
+    ) -> Result:
+        """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
+        began = self._clock.monotonic()
+        capture = flight.capture
+        # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
+        owns = partial(self._owns, owner) if flight.identity is not None else lambda: True
+
+        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
+            return self.upstream.send(outgoing, capture, may_send)
+
+        result = await flight.interruptible(send, owns)
+        harmless = isinstance(result, NotSent) or (
+            isinstance(result, Lost) and safe and not capture.handed_on
+        )
+        if harmless and not flight.stopped:
+            capture.restart()
+            if isinstance(result, NotSent):
+                await self._clock.sleep(RECONNECT_PAUSE)
+            result = await flight.interruptible(send, owns)
+        if isinstance(result, Answered):
+            capture.complete()
+        self._observer.sent(
+            Sent(
+                upstream=labels.upstream,
+                rule=labels.rule,
+                code=_code(result),
+                seconds=self._clock.monotonic() - began,
+            )
+        )
+        return result
+
+
+def _code(result: Result) -> str:
+    match result:
+        case Answered(status):
+            return str(status)
+        case NotSent():
+            return "not_sent"
+        case Lost():
+            return "lost"
+        case _:
+            assert_never(result)

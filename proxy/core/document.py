@@ -1,0 +1,95 @@
+"""The arguments of a call as one document, for a rule's expressions and placeholders.
+
+`path`, `query` and `body` are there by name; beside them the body's own fields, or the query's where there is
+no parsed body, as an unprefixed name means everywhere in policies. What has no single meaning is not there,
+and whoever reads the document must be content with that: see `Document.whole`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import jmespath
+
+from proxy.core.canonical import Body, NotCanonical, parse_json, parse_pairs
+from proxy.core.outcome import compiled
+
+Json: TypeAlias = Any
+
+
+class Document(NamedTuple):
+    """`whole`: everything that was sent is in it. An opaque body may hold anything."""
+
+    value: dict[str, Json]
+    whole: bool
+
+
+def document_of(*, path: dict[str, str], query: bytes, body: Body) -> Document:
+    whole = True
+    fields: Json = {}
+    sources: dict[str, Json] = {"path": dict(path), "query": {}, "body": None}
+    try:
+        sources["query"] = fields = parse_pairs(query)
+    except NotCanonical:
+        whole = False
+    if body.data:
+        try:
+            sources["body"] = fields = _parsed(body)
+        except NotCanonical:
+            whole = False
+    return Document({**(fields if isinstance(fields, dict) else {}), **sources}, whole)
+
+
+def _parsed(body: Body) -> Json:
+    if body.media_type == "application/x-www-form-urlencoded":
+        return parse_pairs(body.data)
+    if body.media_type == "application/json" or body.media_type.endswith("+json"):
+        parse_json(body.data)  # duplicate keys and the like: two readers could see two things
+        return json.loads(body.data)
+    raise NotCanonical("neither JSON nor a form")
+
+
+def holds(expression: str, value: Json) -> Json:
+    """What the expression says of the value; None also where it fails."""
+    try:
+        return compiled(expression).search(value)
+    except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
+        return None
+
+
+def fill(target: str, document: Document, words: dict[str, str]) -> str | None:
+    """A probe's target with its placeholders filled in, percent-encoded; None where one has no single value.
+    `words`: what is no argument."""
+    filled = []
+    rest = target
+    while rest:
+        text, brace, rest = rest.partition("{")
+        filled.append(text)
+        if not brace:
+            break
+        name, _, rest = rest.partition("}")
+        value = words[name] if name in words else _scalar(document.value, name)
+        if value is None or value == "":  # nothing to ask for: it would name every call, or none
+            return None
+        filled.append(quote(value, safe=""))
+    return "".join(filled)
+
+
+def _scalar(node: Json, name: str) -> str | None:
+    for part in name.split("."):
+        if not isinstance(node, dict) or part not in node:
+            return None
+        node = node[part]
+    if isinstance(node, list):  # queries and forms
+        node = node[0] if len(node) == 1 else None
+    match node:
+        case str():
+            return node
+        case bool():
+            return "true" if node else "false"
+        case int() | float():
+            return json.dumps(node)
+        case _:
+            return None

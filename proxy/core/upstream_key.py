@@ -1,0 +1,97 @@
+"""Putting a key of ours where the upstream looks for one: into a header, or into a field of the JSON body.
+
+Everything else stays as it came, to the byte: a body is not read and written anew, the field is set in it.
+What cannot carry a key is sent without one, and is then as any other call whose outcome may be doubted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]  # the typed modules do not tell of it
+
+from proxy.core.canonical import NotCanonical, parse_json
+from proxy.core.clauses import UpstreamKey
+from proxy.core.headers import Headers
+
+# A key is put into bodies up to this size.
+LOOKED_INTO = 1024 * 1024
+CLIENTS_OWN = b"idempotency-key"
+_SPACE = re.compile(r"[ \t\n\r]*")
+_ONE_VALUE = json.JSONDecoder().raw_decode
+_SIGNED = b"aws4-"
+
+
+def can_carry(key: UpstreamKey, headers: Headers, body: bytes | None) -> bool:
+    """`body` None: there is none, or it is too large to look into."""
+    if key.header is not None:
+        return True
+    named = {name.lower(): value for name, value in headers}
+    if b"content-encoding" in named or body is None or not _is_json(named.get(b"content-type", b"")):
+        return False
+    if named.get(b"authorization", b"").lower().startswith(_SIGNED):
+        return False  # the signature covers the body
+    return with_field(body, key.body or "", "") is not None
+
+
+def with_header(headers: Headers, key: UpstreamKey, value: str) -> Headers:
+    """The client's own key goes, under whatever name: the upstream knows the call by ours."""
+    ours = (key.header or "").encode()
+    kept = tuple(pair for pair in headers if pair[0].lower() not in (ours, CLIENTS_OWN))
+    return (*kept, (ours, value.encode())) if ours else kept
+
+
+def with_field(body: bytes, path: str, value: str) -> bytes | None:
+    """The JSON object with this field set; None where it is none, or has no single meaning."""
+    try:
+        if not isinstance(parse_json(body), dict):
+            return None
+        text = body.decode()
+    except (NotCanonical, UnicodeDecodeError):
+        return None
+    start = _after_space(text, 0)
+    for depth, name in enumerate(steps := path.split(".")):
+        found = _member(text, start, name)
+        if found is None:
+            return _inserted(text, start, steps[depth:], value).encode()
+        start, end = found
+        if depth == len(steps) - 1:
+            return (text[:start] + json.dumps(value) + text[end:]).encode()
+        if text[start] != "{":
+            return None
+    return None
+
+
+def _member(text: str, start: int, wanted: str) -> tuple[int, int] | None:
+    """Where the value of this member of the object lies. The text is valid JSON without duplicate keys."""
+    at = _after_space(text, start + 1)
+    while text[at] != "}":
+        name, at = scanstring(text, at + 1)
+        begin = _after_space(text, _after_space(text, at) + 1)
+        _, end = _ONE_VALUE(text, begin)
+        if name == wanted:
+            return begin, end
+        at = _after_space(text, end)
+        if text[at] == ",":
+            at = _after_space(text, at + 1)
+    return None
+
+
+def _inserted(text: str, start: int, names: list[str], value: str) -> str:
+    member: object = value
+    for name in reversed(names[1:]):
+        member = {name: member}
+    told = f"{json.dumps(names[0])}: {json.dumps(member)}"
+    is_empty = text[_after_space(text, start + 1)] == "}"
+    return text[: start + 1] + told + ("" if is_empty else ", ") + text[start + 1 :]
+
+
+def _after_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None  # it matches nothing too
+    return match.end()
+
+
+def _is_json(content_type: bytes) -> bool:
+    media_type = content_type.split(b";", 1)[0].strip().lower()
+    return media_type == b"application/json" or media_type.endswith(b"+json")

@@ -1,0 +1,61 @@
+"""What is about to be sent, as it will be written down before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from proxy.core.approval import for_occurrence
+from proxy.core.clauses import UpstreamKey
+from proxy.core.identity import Identity
+from proxy.core.policy import Rule
+from proxy.core.run_record import Exchange, InRun, Serving
+from proxy.spool import Spool
+from proxy.store.codec import StoredRequest
+from proxy.upstream.base import Headers
+
+
+class RunPlace(NamedTuple):
+    """Where in a run a call is claimed, and who is served by it."""
+
+    run: str
+    attempt: str
+    in_run: InRun
+    served: Exchange
+
+    def serving(self, tenant: str, key: bytes, fence: int) -> Serving:
+        return Serving(tenant, self.run, key, replace(self.served, fence=fence))
+
+
+class Intent(NamedTuple):
+    """What is about to be sent, as it will be written down."""
+
+    identity: Identity
+    rule: Rule
+    safe: bool
+    tenant: str
+    upstream: str
+    tool: str
+    occurrence: int
+    method: str
+    target: bytes
+    headers: Headers  # without credentials
+    body: Spool | None
+    place: RunPlace | None = None  # in a run
+    key: UpstreamKey | None = None  # how the upstream will know it
+    bound_to: bytes = b""  # what a person has to permit, whichever occurrence it is
+
+    @property
+    def permission(self) -> bytes:
+        """What a person has to permit of this very occurrence; empty: nobody has to."""
+        return for_occurrence(self.bound_to, self.occurrence) if self.bound_to else b""
+
+    def stored(self, inline: bytes) -> StoredRequest:
+        """What a resend needs; a large body is a blob instead."""
+        return StoredRequest(
+            method=self.method,
+            target=self.target,
+            headers=self.headers,
+            body=inline,
+            arguments=self.identity.arguments,
+        )

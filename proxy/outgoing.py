@@ -1,0 +1,77 @@
+"""What goes out in the end: with the key that the upstream will know the call by; or, from the record, again.
+
+A resend is the request as it was written down, to the byte, with the credentials of whoever asks now: they
+are not in the record, and may have been renewed.
+"""
+
+from __future__ import annotations
+
+from proxy.core.clauses import UpstreamKey
+from proxy.core.headers import Headers
+from proxy.core.intent import Call
+from proxy.core.upstream_key import with_field, with_header
+from proxy.intended import Intent
+from proxy.spool import Spool
+from proxy.store.base import BlobLost, BlobRef, Store
+from proxy.store.codec import Codec, DamagedRecord
+from proxy.stream import content_length
+from proxy.upstream.base import Outgoing
+from proxy.upstream.client import request_head
+
+# A stored body up to this size is read back into memory, a larger one into a file.
+IN_MEMORY = 1024 * 1024
+
+
+class Unrepeatable(Exception):
+    """The recorded request cannot be sent again; the message says why."""
+
+
+def with_key(out: Outgoing, key: UpstreamKey, value: str) -> Outgoing:
+    headers, body = with_header(out.headers, key, value), out.body
+    if key.body is not None and body is not None:
+        keyed = with_field(body.whole(), key.body, value)
+        assert keyed is not None  # a key is minted only for what can carry it
+        body = Spool.of(keyed)
+        headers = _framed(headers, len(keyed))
+    return out._replace(headers=headers, body=body, head=request_head(out.method, out.target, headers))
+
+
+def _framed(headers: Headers, size: int) -> Headers:
+    return (
+        *(pair for pair in headers if pair[0].lower() != b"content-length"),
+        (b"Content-Length", b"%d" % size),
+    )
+
+
+async def again(call: Call, intent: Intent, out: Outgoing, store: Store, codec: Codec) -> Outgoing:
+    """The recorded request of `call`, ready to be sent. `intent`, `out`: the same call as it is asked now."""
+    try:
+        stored = codec.open_request(call.request)
+        body = Spool.of(stored.body) if stored.body else None
+        if call.request_blob:
+            body = await _read_back(store, call.request_blob, content_length(stored.headers) or 0)
+    except (DamagedRecord, BlobLost) as error:
+        raise Unrepeatable(f"its recorded request cannot be read ({error})") from error
+    if _host(stored.headers) != _host(out.headers):
+        raise Unrepeatable("its upstream has another address by now, where its key is not known")
+    kept = set(intent.headers)
+    credentials = tuple(pair for pair in out.headers if pair not in kept)
+    headers = (*stored.headers, *credentials)
+    return out._replace(
+        method=stored.method,
+        target=stored.target,
+        headers=headers,
+        body=body,
+        head=request_head(stored.method, stored.target, headers),
+    )
+
+
+async def _read_back(store: Store, digest: str, size: int) -> Spool:
+    spool = Spool(IN_MEMORY)
+    async for chunk in store.read_blob(BlobRef(digest, size)):
+        spool.append(chunk)
+    return spool
+
+
+def _host(headers: Headers) -> bytes:
+    return next((value for name, value in headers if name.lower() == b"host"), b"")

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-import orjson
-
 from proxy import operator
 from proxy.admin import views
-from proxy.admin.checked import mistakes
+from proxy.admin.decision import Decision, Resolution, check, content_type
 from proxy.admin.probing import Probes
 from proxy.admin.rules import Lifetimes, Segments, no_segments
 from proxy.admin.run_desk import LocalRunDesk, RunDesk
 from proxy.admin.run_export import Exporter
-from proxy.admin.schemas import BODILESS, MEDIA_TYPE, REASON, Schema
+from proxy.admin.schemas import BODILESS
 from proxy.admin.views import Json
 from proxy.answers import Answers
 from proxy.clock import Clock
@@ -31,7 +29,6 @@ from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
 from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StillInDoubt, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
-from proxy.operator import Verdict
 from proxy.store.base import Query, Store
 from proxy.store.codec import Codec, DamagedRecord
 
@@ -42,24 +39,6 @@ LARGEST_PAGE_BYTES = 4 * 1024 * 1024
 PORTION = 16
 # As for answers of an upstream: what is larger goes into a blob.
 INLINE_BODY = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """`version` None: whatever stands there, as people at a keyboard may say. `by` is who decides, for the
-    history; a proxy that is asked over HTTP says that for itself."""
-
-    by: str
-    reason: str
-    version: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution(Decision):
-    verdict: Verdict
-    status: int | None = None
-    body: bytes | None = None
-    content_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +186,7 @@ class LocalDesk:
         )
 
     async def resolve(self, call_id: str, resolution: Resolution) -> Json:
-        _check(resolution)
+        check(resolution)
         call = await self._find(call_id)
         # Only where it will be used: whoever looks it up may have something to say about it.
         ttl = self._lifetimes(call.upstream, call.rule) if call.state is State.IN_DOUBT else None
@@ -225,7 +204,7 @@ class LocalDesk:
                 actor=resolution.by,
                 version=resolution.version,
                 status=status,
-                headers=_content_type(resolution.content_type, body),
+                headers=content_type(resolution.content_type, body),
                 body=body,
                 ttl=ttl,
             )
@@ -244,7 +223,7 @@ class LocalDesk:
         return await self._decide(partial(operator.deny, ttl=ttl), call_id, decision)
 
     async def probe(self, call_id: str, decision: Decision) -> Json:
-        _check(decision)
+        check(decision)
         call = await self._find(call_id)
         operator.check_in_doubt(call, decision.version)
         if self._probe is None:
@@ -257,7 +236,7 @@ class LocalDesk:
         return await _sure(self.call(call_id))
 
     async def _decide(self, decide: Callable[..., Awaitable[Call]], call_id: str, decision: Decision) -> Json:
-        _check(decision)
+        check(decision)
         await self._find(call_id)
         await self._decided(
             decide(
@@ -304,26 +283,6 @@ def key_of(call_id: str) -> bytes:
     return bytes.fromhex(call_id)
 
 
-# What people write into the record and into answers, however it gets here: the schema of the API holds for
-# the command line too.
-_WRITTEN: dict[str, tuple[Schema, str]] = {
-    "reason": (REASON, "The reason must be one line of at most 2000 characters, without control ones."),
-    "content_type": (MEDIA_TYPE, "The content type must be like text/plain, of at most 200 characters."),
-}
-
-
-def _check(decision: Decision) -> None:
-    for name, (schema, told) in _WRITTEN.items():
-        text = getattr(decision, name, None)
-        if text is not None and (mistakes(schema, text) or not _is_unicode(text)):
-            raise BadRequest(told)
-
-
-def _is_unicode(text: str) -> bool:
-    """Bytes of a command line that are not UTF-8 arrive as lone surrogates."""
-    return text.encode("utf-8", "replace") == text.encode("utf-8", "surrogatepass")
-
-
 async def _sure(deciding: Awaitable[T]) -> T:
     try:
         return await deciding
@@ -338,24 +297,3 @@ async def _sure(deciding: Awaitable[T]) -> T:
 
 def _header(headers: Headers, wanted: bytes) -> str:
     return next((value.decode("latin-1") for name, value in headers if name.lower() == wanted), "")
-
-
-def _content_type(given: str | None, body: bytes | None) -> Headers:
-    if body is None or not (given or body):
-        return ()
-    return ((b"Content-Type", (given or _guessed(body)).encode()),)
-
-
-def _guessed(body: bytes) -> str:
-    """JSON only for what no other text looks like: an object or an array."""
-    try:
-        if body.lstrip()[:1] in (b"{", b"["):
-            orjson.loads(body)
-            return "application/json"
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return "application/octet-stream"
-    return "text/plain; charset=utf-8"

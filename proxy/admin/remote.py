@@ -14,7 +14,8 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from proxy.admin.desk import Body, Decision, Resolution, key_of
+from proxy.admin.decision import Decision, Resolution
+from proxy.admin.desk import Body, key_of
 from proxy.admin.fits import fits
 from proxy.admin.remote_runs import RemoteRunDesk
 from proxy.admin.routes import PREFIX

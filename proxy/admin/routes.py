@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 
 from proxy import errors
-from proxy.admin.desk import Body, Decision, Desk, Resolution
+from proxy.admin.decision import Decision, Resolution
+from proxy.admin.desk import Body, Desk
 from proxy.admin.route import AFTER, COMMON_FAILURES, PREFIX, Asked, Lines, Route, page_size, whole
 from proxy.admin.run_routes import RUN_ROUTES
 from proxy.admin.run_schemas import RUN_NAME

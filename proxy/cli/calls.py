@@ -211,7 +211,7 @@ async def _show(desk: Desk, options: argparse.Namespace) -> int:
 
 
 async def _resolve(desk: Desk, options: argparse.Namespace) -> int:
-    from proxy.admin.desk import Resolution
+    from proxy.admin.decision import Resolution
     from proxy.operator import Verdict
 
     verdict = Verdict(options.verdict.replace("-", "_"))
@@ -236,7 +236,7 @@ async def _resolve(desk: Desk, options: argparse.Namespace) -> int:
 
 
 async def _decide(desk: Desk, options: argparse.Namespace) -> int:
-    from proxy.admin.desk import Decision
+    from proxy.admin.decision import Decision
 
     decision = Decision(by=login(), reason=options.reason, version=options.version)
     decide: Callable[[str, Decision], Awaitable[Json]] = getattr(desk, options.decision)

@@ -411,7 +411,7 @@ async def test_nobody_else_s_page_is_ever_allowed_to_read(tmp_path: Path) -> Non
 
 
 async def test_methods_and_addresses_that_there_are_not(tmp_path: Path) -> None:
-    """405 with what is allowed; 404 for everything else, what comes with later releases too."""
+    """405 with what is allowed; 404 for everything else."""
     async with scene(tmp_path) as world:
         call_id = await world.charged()
         for method, path, allowed in (
@@ -423,7 +423,7 @@ async def test_methods_and_addresses_that_there_are_not(tmp_path: Path) -> None:
             got = await world.ask(method, path)
             assert problem(got) == (405, "method-not-allowed")
             assert got.get("Allow") == allowed
-        for path in ("", "run", "calls/", f"calls/{call_id}/", f"calls/{call_id}/approve", "Calls"):
+        for path in ("", "run", "calls/", f"calls/{call_id}/", f"calls/{call_id}/praise", "Calls"):
             assert problem(await world.ask("GET", path)) == (404, "not-found"), path
         assert (await call(world.port, "GET", "/_semel")).status == 404
         assert (await call(world.port, "GET", "/_semelx/calls")).status == 404

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from proxy import operator
 from proxy.admin import api, checked, desk
+from proxy.admin.decision import Decision, Resolution
 from proxy.admin.rules import segments_in
 from proxy.admin.schemas import BASE64, ref
 from proxy.answers import Answers
@@ -241,9 +242,9 @@ async def test_a_desk_takes_only_reasons_and_types_that_are_lines_of_text(tmp_pa
             store=world.app.store, codec=Codec(), clock=SystemClock(), lifetimes=lambda upstream, rule: None
         )
         with pytest.raises(BadRequest, match="reason"):
-            await local.forget(done, desk.Decision(by="a", reason=text))
+            await local.forget(done, Decision(by="a", reason=text))
         for reason, kind, told in ((text, "text/plain", "reason"), ("r", f"text/{text}", "content type")):
-            resolution = desk.Resolution(
+            resolution = Resolution(
                 by="a", reason=reason, verdict=Verdict.EXECUTED, body=b"x", content_type=kind
             )
             with pytest.raises(BadRequest, match=told):

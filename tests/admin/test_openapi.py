@@ -17,6 +17,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from proxy.admin.openapi import document
 from proxy.admin.routes import PREFIX, ROUTES
@@ -118,7 +119,11 @@ def test_the_api_keeps_to_its_document(case: schemathesis.Case[Any], running: Ru
     if isinstance(given, str) and re.fullmatch("[0-9a-f]{32}", given):
         case.path_parameters["id"] = next(running.ids)
     on_a_run(case)
-    case.call_and_validate(base_url=running.url)
+    # Where no tokens are configured, nobody is known to be an operator.
+    refused = case.path.endswith(("/approve", "/deny"))
+    case.call_and_validate(
+        base_url=running.url, excluded_checks=[positive_data_acceptance] if refused else []
+    )
 
 
 def on_a_run(case: schemathesis.Case[Any]) -> None:

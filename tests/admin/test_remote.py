@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from proxy.admin.desk import Decision, Resolution
+from proxy.admin.decision import Decision, Resolution
 from proxy.admin.fits import fits
 from proxy.admin.remote import RemoteDesk
 from proxy.admin.schemas import COMPONENTS, document

@@ -14,6 +14,7 @@ import pytest
 from proxy.cli.explain import SCHEMA
 from proxy.core import decide as core
 from proxy.core.intent import Answer, Call, Doubt, Place, State, evolve
+from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.explaining.now import with_record
 from proxy.store.embedded import EmbeddedStore
@@ -423,7 +424,7 @@ ANSWER = Answer(status=201, size=2, recorded_at=1000.0, place=Place.INLINE)
 DONE = evolve(CALL, state=State.DONE, answer=ANSWER, expires_at=90000.0)
 DOUBT = evolve(CALL, state=State.IN_DOUBT, doubt=Doubt(since=1000.0, reason="a reset"))
 RELEASED = evolve(CALL, state=State.RELEASED)
-AWAITING = evolve(CALL, state=State.AWAITING_APPROVAL)
+AWAITING = evolve(CALL, state=State.AWAITING_APPROVAL, terms=Terms(bound_to=b"this"))
 
 
 @pytest.mark.parametrize(
@@ -441,6 +442,7 @@ AWAITING = evolve(CALL, state=State.AWAITING_APPROVAL)
         (core.Unavailable(DONE, "it was too long"), False, "answer-unavailable", "it was too long"),
         (core.AwaitPerson(AWAITING), False, "awaiting-approval", "held for a person"),
         (core.Refused(CALL), False, "denied", "a person"),
+        (core.Lapsed(AWAITING), False, "awaiting-approval", "asked anew"),
         (core.Conflict(CALL), False, "key-conflict", "422"),
         (core.Collision(), False, "identity-collision", "nothing is sent"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from proxy.core import decide as core
 from proxy.core.identity import Identity
 from proxy.core.intent import OPEN_STATES, Answer, Call, Doubt, Place, State
+from proxy.core.terms import Terms
 
 NOW = 1_700_000_000.0
 KEY = bytes(16)
@@ -30,6 +31,7 @@ def row(
         tool="send", safe=safe, state=state, version=3, fence=2, owner="p1", created_at=NOW - 100,
         expires_at=expires, sends=2, answer=ANSWERS[place] if state is State.DONE else None,
         doubt=Doubt(since=NOW, reason="r") if state is State.IN_DOUBT else None,
+        terms=Terms(bound_to=b"this") if state is State.AWAITING_APPROVAL else None,
     )  # fmt: skip
 
 

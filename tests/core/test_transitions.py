@@ -25,6 +25,7 @@ from proxy.core.intent import (
     advance,
     next_state,
 )
+from proxy.core.terms import Terms
 from tests.counts import count
 
 # The picture of the design, line by line: from, event, to.
@@ -42,6 +43,7 @@ PICTURE: list[tuple[State | None, Event, State]] = [
     (State.IN_DOUBT, Event.NOT_EXECUTED, State.RELEASED),
     (None, Event.NEEDS_APPROVAL, State.AWAITING_APPROVAL),
     (State.RELEASED, Event.NEEDS_APPROVAL, State.AWAITING_APPROVAL),
+    (State.AWAITING_APPROVAL, Event.ANSWERED, State.DONE),
     (State.AWAITING_APPROVAL, Event.APPROVE, State.RELEASED),
     (State.AWAITING_APPROVAL, Event.EXPIRE, State.RELEASED),
     (State.AWAITING_APPROVAL, Event.DENY, State.DENIED),
@@ -171,16 +173,17 @@ def test_with_an_unresolved_send_nothing_happened_leads_back_to_doubt(event: Eve
 @pytest.mark.parametrize("event", list(Event))
 @pytest.mark.parametrize("mine", [True, False], ids=["my fence", "another fence"])
 def test_who_may_settle_what(state: State, event: Event, mine: bool) -> None:
-    """The owner by its fence; what is in doubt or released only an answer still moves."""
+    """The owner by its fence; what is in doubt, released or waiting only an answer still moves."""
     present = fresh()
     fields = {name: getattr(present, name) for name in Call.__slots__} | {
         "state": state,
         "fence": 5,
         "answer": answer(),
         "doubt": Doubt(since=NOW, reason="r"),
+        "terms": Terms(bound_to=b"this"),
     }
     allowed = state is State.PENDING or (
-        state in (State.IN_DOUBT, State.RELEASED) and event is Event.ANSWERED
+        state in (State.IN_DOUBT, State.RELEASED, State.AWAITING_APPROVAL) and event is Event.ANSWERED
     )
     assert can_settle(Call(**fields), 5 if mine else 4, event) is (mine and allowed)
 

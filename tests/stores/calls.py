@@ -8,8 +8,10 @@ from dataclasses import replace
 from proxy.core import decide
 from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
 from proxy.core.run_record import Exchange, How, InRun, Serving
+from proxy.core.terms import Terms
 
 NOW = 1_700_000_000.0
+WAITING = Terms(bound_to=b"this request", until=NOW + 3600)
 
 
 def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Call, Entry]:

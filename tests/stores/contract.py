@@ -358,7 +358,7 @@ class StoreContract:
             call, entry = calls.in_run(store.owner, f"run-{state}")
             call = replace(call, tool=f"tool of {state}", seq=1)
             if state in (State.AWAITING_APPROVAL, State.DENIED):
-                call = replace(call, state=state, upstream="post")
+                call = replace(call, state=state, upstream="post", terms=calls.WAITING)
             await store.swap(call, entry, expected=0)
             if step is not None:
                 call, entry = step(call)
@@ -516,7 +516,11 @@ class StoreContract:
         made = [calls.claim(store.owner) for _ in range(4)]
         states = (State.PENDING, State.IN_DOUBT, State.AWAITING_APPROVAL, State.DENIED)
         for (call, entry), state in zip(made, states, strict=True):
-            given = replace(call, state=state) if state not in (State.PENDING, State.IN_DOUBT) else call
+            given = (
+                replace(call, state=state, terms=calls.WAITING)
+                if state not in (State.PENDING, State.IN_DOUBT)
+                else call
+            )
             await store.swap(given, entry, expected=0)
         await store.swap(*calls.lose(made[1][0]), expected=1)
         for call, _ in made:

@@ -629,11 +629,11 @@ class RunContract:
         """It is found by state and by run, and released by consent."""
         await opened(store)
         call, entry = calls.in_run(store.owner)
-        waiting = replace(call, state=State.AWAITING_APPROVAL, sends=0)
+        waiting = replace(call, state=State.AWAITING_APPROVAL, sends=0, terms=calls.WAITING)
         entry = entry._replace(event=Event.NEEDS_APPROVAL, after=State.AWAITING_APPROVAL)
         assert (await store.swap(waiting, entry, expected=0)).won
         (step,) = (await changes(store)).steps
-        assert (step.state, step.seq) == (State.AWAITING_APPROVAL, 0)
+        assert (step.state, step.seq) == (State.AWAITING_APPROVAL, 1)  # others are asked after it
         free, entry = advance(waiting, Event.APPROVE, at=calls.NOW, actor="operator:ada", why="ok")
         await moved(store, (free, entry))
         assert [step.state for step in (await changes(store)).steps] == [State.RELEASED]

@@ -145,7 +145,7 @@ async def test_what_is_settled_meanwhile_or_forgotten_is_not_retired() -> None:
     semel = RunProcess()
     desk = await unasked(semel)
     two = next(step for step in (await desk.runs.show("r"))["steps"] if step["seq"] == 2)
-    from proxy.admin.desk import Decision
+    from proxy.admin.decision import Decision
 
     await desk.forget(two["call"], Decision(by="ann", reason="wrong"))
     assert (await desk.runs.allow("r", by="ann", reason="ok"))["retired"] == []

@@ -1,0 +1,374 @@
+"""Sending again under an upstream key: same bytes, same key, bounded; what proves nothing stays in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from proxy.asking import Ask
+from proxy.carrying import RESEND_PAUSES
+from proxy.core.clauses import KeyEncoding, OnDoubt, UpstreamKey
+from proxy.core.doubt import usable_for
+from proxy.core.intent import State
+from proxy.core.policy import OutcomeRule
+from proxy.errors import InDoubt, StoreUnavailable
+from proxy.keys import mint
+from proxy.store.memory import World
+from proxy.upstream.base import Outgoing, Result, Sink
+from tests.exchange.stage import (
+    EFFECT,
+    Got,
+    Prepared,
+    Process,
+    Step,
+    Talk,
+    answers,
+    ask,
+    lost,
+    not_sent,
+    until,
+)
+from tests.exchange.virtual_time import in_virtual_time
+
+HOUR = 3600.0
+KEY = UpstreamKey(header="idempotency-key", retention=24 * HOUR, mismatch=frozenset({422}))
+KEYED = replace(EFFECT, upstream_key=KEY, in_doubt=OnDoubt.RESEND)
+IN_BODY = replace(KEYED, upstream_key=UpstreamKey(body="meta.key", max_length=20))
+SENDS = 1 + len(RESEND_PAUSES)
+
+
+class Seen:
+    """What went out: each key, each body, each Authorization."""
+
+    def __init__(self) -> None:
+        self.outs: list[Outgoing] = []
+
+    def __call__(self, *steps: Step) -> list[Step]:
+        return [self._watched(step) for step in steps]
+
+    def _watched(self, step: Step) -> Step:
+        async def watched(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+            self.outs.append(out)
+            return await step(out, sink, may_send)
+
+        return watched
+
+    def headers(self, name: bytes) -> list[bytes]:
+        return [value for out in self.outs for each, value in out.headers if each.lower() == name]
+
+    @property
+    def keys(self) -> list[bytes]:
+        return self.headers(b"idempotency-key")
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [out.body.whole() for out in self.outs if out.body is not None]
+
+
+def asked(rule: object = KEYED, body: bytes = b'{"usd": 1}', token: bytes = b"old", **more: object) -> Ask:
+    made, length = ask(rule), (b"Content-Length", b"%d" % len(body))  # type: ignore[arg-type]
+    sending = Prepared(
+        rule=made.rule,
+        safe=False,
+        body=body,
+        total=600.0,
+        headers=((b"Host", b"api"), (b"Content-Type", b"application/json"), (b"X-Kept", b"yes"), length),
+        secrets=((b"Authorization", token),),
+        **more,  # type: ignore[arg-type]
+    )
+    return made._replace(sending=sending)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("first", [lost(), lost(status=200), answers(503), answers(408), answers(409)])
+async def test_what_is_lost_is_sent_again_under_the_same_key(first: Step) -> None:
+    """The caller gets the answer of the second send, and nothing of the first; one record, two sends."""
+    seen = Seen()
+    semel = Process(None, *seen(first, answers(201, b"charged")))
+    assert await semel.call(asked()) == Got("executed", 201, b"charged")
+    one, two = seen.keys
+    assert one == two
+    assert len(one) == 32
+    row = semel.row(asked())
+    assert (row.state, row.sends, row.unresolved) == (State.DONE, 2, False)
+    assert [entry.event for entry in semel.events(asked())] == ["claim", "resent", "answered"]
+    assert await semel.call(asked()) == Got("replayed", 201, b"charged")
+    assert len(seen.outs) == 2
+
+
+@in_virtual_time
+async def test_resends_are_bounded_and_then_it_is_doubt() -> None:
+    """A few tries with growing pauses; then held, with the upstream's words; the next ask tries again."""
+    seen = Seen()
+    semel = Process(None, *seen(*[answers(500, b"broken")] * SENDS, *[answers(500)] * SENDS))
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(InDoubt) as told:
+        await semel.call(asked())
+    assert asyncio.get_running_loop().time() - began == pytest.approx(sum(RESEND_PAUSES))
+    assert told.value.members["upstream_status"] == 500
+    assert told.value.members["excerpt"] == "broken"
+    assert semel.state(asked()) is State.IN_DOUBT
+    assert len(seen.outs) == SENDS
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    assert len(seen.outs) == 2 * SENDS
+    assert len(set(seen.keys)) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("result", [not_sent("refused"), answers(401, b"who?"), answers(429), answers(403)])
+async def test_a_resend_that_proves_nothing_leaves_it_in_doubt(result: Step) -> None:
+    """No connection, or a refusal, speaks only for this send: the earlier one may have been executed."""
+    seen = Seen()
+    semel = Process(None, *seen(lost(), *[result] * 10))
+    with pytest.raises(InDoubt) as told:
+        await semel.call(asked())
+    row = semel.row(asked())
+    assert (row.state, row.unresolved) == (State.IN_DOUBT, True)
+    assert "earlier send" in told.value.detail
+    assert len(set(seen.keys)) == 1
+
+
+@in_virtual_time
+async def test_a_refused_first_send_is_released_and_the_next_has_a_new_key() -> None:
+    """Declined for certain: what is made next is another call to the upstream."""
+    seen = Seen()
+    semel = Process(None, *seen(answers(402, b"declined"), answers(200)))
+    assert (await semel.call(asked())).status == 402
+    assert semel.state(asked()) is State.RELEASED
+    assert (await semel.call(asked())).status == 200
+    one, two = seen.keys
+    assert one != two
+
+
+@in_virtual_time
+async def test_not_sent_at_first_is_tried_once_more_and_released() -> None:
+    """Without an earlier send there is no doubt."""
+    semel = Process(None, not_sent(), not_sent(), answers(200))
+    with pytest.raises(Exception, match="Nothing was sent"):
+        await semel.call(asked())
+    assert semel.state(asked()) is State.RELEASED
+
+
+@in_virtual_time
+async def test_a_key_mismatch_is_doubt_and_not_tried_again() -> None:
+    """The upstream knows the key for something else: sending once more would say the same."""
+    seen = Seen()
+    semel = Process(None, *seen(lost(), answers(422, b"key used")))
+    with pytest.raises(InDoubt, match="another request") as told:
+        await semel.call(asked())
+    assert told.value.members["upstream_status"] == 422
+    assert len(seen.outs) == 2
+    assert semel.state(asked()) is State.IN_DOUBT
+
+
+@in_virtual_time
+async def test_after_a_crash_the_recorded_bytes_go_out_with_the_new_callers_credentials() -> None:
+    """Killed while sending; another proxy, a re-run agent: other spelling, new token, same key and bytes."""
+    seen, world = Seen(), World()
+    first = Process(world, *seen(Talk()))
+    caller = first.start(asked(body=b'{"usd":1}', token=b"old"))
+    await until(lambda: bool(seen.outs))
+    await first.die()
+    await asyncio.gather(caller, return_exceptions=True)
+    second = Process(world, *seen(answers(200, b"once")))
+    assert await second.call(asked(body=b'{ "usd": 1 }', token=b"new")) == Got("executed", 200, b"once")
+    assert seen.bodies == [b'{"usd":1}'] * 2
+    assert len(set(seen.keys)) == 1
+    assert seen.headers(b"authorization") == [b"old", b"new"]
+    assert seen.headers(b"x-kept") == [b"yes"] * 2
+    row = second.row(asked())
+    assert (row.state, row.fence, row.sends) == (State.DONE, 2, 2)
+
+
+@in_virtual_time
+async def test_a_large_recorded_body_is_read_back() -> None:
+    """It lies in a blob."""
+    seen, world = Seen(), World()
+    body = b'{"text": "' + b"x" * 5000 + b'"}'
+    first = Process(world, *seen(Talk()))
+    caller = first.start(asked(body=body))
+    await until(lambda: bool(seen.outs))
+    await first.die()
+    await asyncio.gather(caller, return_exceptions=True)
+    second = Process(world, *seen(answers(200)))
+    assert (await second.call(asked(body=body))).status == 200
+    assert seen.bodies == [body, body]
+
+
+@in_virtual_time
+async def test_a_key_in_the_body_is_set_within_it() -> None:
+    """Everything else to the byte; the record keeps the body as it came."""
+    seen = Seen()
+    body = b'{ "amount": 1.10, "meta": {"a":[1]} }'
+    semel = Process(None, *seen(lost(), answers(200)))
+    assert (await semel.call(asked(IN_BODY, body))).status == 200
+    one, two = seen.bodies
+    assert one == two
+    head, _, tail = one.partition(b'{"key": "')
+    assert head == b'{ "amount": 1.10, "meta": '
+    assert len(tail.partition(b'"')[0]) == 20
+    assert tail.partition(b'"')[2] == b', "a":[1]} }'
+    stored = semel.codec.open_request(semel.row(asked(IN_BODY)).request)
+    assert stored.body == body
+    assert seen.headers(b"content-length") == [b"%d" % len(one)] * 2
+
+
+@in_virtual_time
+async def test_past_retention_it_is_held() -> None:
+    """The upstream may have forgotten the key: up to a margin before that it is sent again, then never."""
+    for age, resent in ((usable_for(24 * HOUR) - 10, True), (usable_for(24 * HOUR) + 1, False)):
+        seen = Seen()
+        semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
+        with pytest.raises(InDoubt):
+            await semel.call(asked())
+        semel.clock.offset = age
+        if resent:
+            assert (await semel.call(asked())).status == 200
+        else:
+            with pytest.raises(InDoubt, match="forgotten its key"):
+                await semel.call(asked())
+        assert len(seen.outs) == SENDS + resent
+
+
+@in_virtual_time
+async def test_a_clock_that_was_set_back_holds_it_until_the_mark_is_passed() -> None:
+    """Who cannot say how old the key is does not rely on it."""
+    seen = Seen()
+    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    await semel.store.clock_mark(semel.clock.now() + HOUR)
+    with pytest.raises(InDoubt, match="set back"):
+        await semel.call(asked())
+    assert len(seen.outs) == SENDS
+    await asyncio.sleep(HOUR)
+    assert (await semel.call(asked())).status == 200
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (replace(KEYED, upstream_key=UpstreamKey(header="x-other")), "otherwise by now"),
+        (replace(EFFECT, in_doubt=OnDoubt.HOLD), "not sent again. Find out"),
+    ],
+)
+async def test_a_rule_that_has_changed_its_key_holds_it(rule: object, why: str) -> None:
+    """Under another header the upstream does not know the key: a resend there would be a second call."""
+    seen = Seen()
+    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    with pytest.raises(InDoubt, match=why):
+        await semel.call(asked(rule))
+    assert len(seen.outs) == SENDS
+
+
+@in_virtual_time
+async def test_a_call_that_was_sent_without_a_key_is_held() -> None:
+    """The rule got its key later."""
+    semel = Process(None, lost(), answers(200))
+    with pytest.raises(InDoubt):
+        await semel.call(asked(EFFECT))
+    with pytest.raises(InDoubt, match="without an upstream key"):
+        await semel.call(asked())
+
+
+@in_virtual_time
+async def test_another_address_by_now_holds_it() -> None:
+    """Elsewhere its key is not known."""
+    semel = Process(None, *[lost()] * SENDS, answers(200))
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    moved = asked()
+    headers = ((b"Host", b"sandbox"), (b"X-Kept", b"yes"))
+    with pytest.raises(InDoubt, match="another address"):
+        await semel.call(moved._replace(sending=replace(moved.sending, headers=headers)))  # type: ignore[type-var]
+    assert semel.upstream.started == SENDS
+
+
+@in_virtual_time
+async def test_what_was_handed_on_is_not_spliced() -> None:
+    """A part was seen: the caller is cut off, and the next ask sends again."""
+    seen = Seen()
+    semel = Process(None, *seen(lost(b"half", status=200), answers(200, b"whole")))
+    got = await semel.call(asked())
+    assert (got.body, got.whole) == (b"half", False)
+    assert semel.state(asked()) is State.IN_DOUBT
+    assert await semel.call(asked()) == Got("executed", 200, b"whole")
+    assert len(set(seen.keys)) == 1
+
+
+@in_virtual_time
+async def test_nothing_is_resent_while_the_store_is_away() -> None:
+    """The resend must be in the history first; until the store is back the call is not even settled."""
+    semel = Process(None, lost(after=1.0), answers(200))
+    caller = semel.start(asked())
+    await until(lambda: semel.upstream.started == 1)
+    semel.store.unavailable = True
+    await asyncio.sleep(5)
+    assert semel.upstream.started == 1
+    semel.store.unavailable = False
+    with pytest.raises(InDoubt):
+        await caller
+    assert semel.upstream.started == 1
+    assert semel.state(asked()) is State.IN_DOUBT
+
+
+@in_virtual_time
+async def test_two_who_ask_at_once_resend_once() -> None:
+    """In two processes: one claims the resend, the other waits for it."""
+    seen, world = Seen(), World()
+    one = Process(world, *seen(*[lost()] * SENDS, answers(200, b"x", after=1.0)))
+    two = Process(world, *seen(answers(200, b"never")))
+    with pytest.raises(InDoubt):
+        await one.call(asked())
+    got = await asyncio.gather(one.call(asked()), two.call(asked()))
+    assert sorted(each.body for each in got) == [b"x", b"x"]
+    assert len(seen.outs) == SENDS + 1
+
+
+@in_virtual_time
+async def test_a_resend_whose_claim_is_uncertain_sends_nothing() -> None:
+    """The store failed while it was claimed: back to doubt, never a send without a record."""
+    semel = Process(None, *[lost()] * SENDS, answers(200))
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    semel.store.fail_after_swaps = 1
+    with pytest.raises(StoreUnavailable):
+        await semel.call(asked())
+    assert semel.upstream.started == SENDS
+    await until(lambda: semel.state(asked()) is State.IN_DOUBT)
+    assert (await semel.call(asked())).status == 200
+
+
+@in_virtual_time
+async def test_a_failure_inside_a_200_proves_nothing_of_the_send_before() -> None:
+    """`not_executed_if` of a resend is a word about that resend; nobody is handed its answer."""
+    rule = replace(KEYED, outcome=OutcomeRule(not_executed_if="ok == `false`"))
+    semel = Process(None, lost(), *[answers(200, b'{"ok": false}')] * 10)
+    with pytest.raises(InDoubt, match="refused it now"):
+        await semel.call(asked(rule))
+
+
+@pytest.mark.parametrize(
+    ("key", "length", "alphabet"),
+    [
+        (UpstreamKey(header="k"), 32, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"),
+        (UpstreamKey(header="k", max_length=25), 25, None),
+        (UpstreamKey(header="k", encoding=KeyEncoding.HEX), 32, "0123456789abcdef"),
+        (UpstreamKey(header="k", encoding=KeyEncoding.UUID), 36, "0123456789abcdef-"),
+    ],
+)
+def test_keys_are_random_and_as_the_upstream_takes_them(
+    key: UpstreamKey, length: int, alphabet: str | None
+) -> None:
+    """No two alike; never longer than it takes."""
+    made = {mint(key) for _ in range(500)}
+    assert len(made) == 500
+    assert {len(one) for one in made} == {length}
+    assert alphabet is None or set("".join(made)) <= set(alphabet)

@@ -99,7 +99,7 @@ class App:
             metrics.take_over(siblings.inherited())
         observer = Everyone(metrics, log)
         reloads = ReloadNews(store, observer, clock)
-        watch = PolicyWatch(settings.policies, tell=reloads)
+        watch = PolicyWatch(settings.policies, tell=reloads, operators=settings.has_operators)
         codec = Codec()
         ledger = Ledger(
             store=store, codec=codec, clock=clock, observer=observer, inline_body=limits.inline_body

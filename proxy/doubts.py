@@ -82,7 +82,8 @@ class Doubts:
         if rule.in_doubt is OnDoubt.HOLD:
             raise in_doubt(call, call.doubt)
         now = self._clock.now()
-        match way_out(call, rule, now=now, mark=await self._store.clock_mark(now)):
+        mark = await self._store.clock_mark(now) if rule.in_doubt is OnDoubt.RESEND else now
+        match way_out(call, rule, now=now, mark=mark):
             case Resend():
                 return True
             case Ask():

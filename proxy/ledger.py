@@ -143,11 +143,9 @@ class Ledger:
         )
         return (await self._swap(call, entry, expected=expected)).won
 
-    async def keep_time(self) -> None:
-        """Tell the time, so that a clock that is set back is noticed; and end the questions that nobody
-        decided in time, so that nobody looks at them in vain."""
+    async def lapse_questions(self) -> None:
+        """Those that nobody decided in time: nobody shall look at them in vain."""
         now = self._clock.now()
-        await self._store.clock_mark(now)
         for call in await self._store.in_state(State.AWAITING_APPROVAL):
             if asking.has_lapsed(call, now):
                 await self.lapse(call)

@@ -1,4 +1,5 @@
-"""What a dead process left behind: its pending calls, settled by the same table as everything else.
+"""What a dead process left behind: its pending calls, settled by the same table as everything else; and
+questions to people that are past their time.
 
 Nothing that goes wrong with one sweep, or with one row, ends the sweeping."""
 
@@ -32,7 +33,7 @@ async def sweep_once(store: Store, ledger: Ledger, observer: Observer, told: set
             observer.noted(
                 "recovered", call=call.id, state=str(moved.state), tool=call.tool, doubtful=doubtful
             )
-    await ledger.keep_time()
+    await ledger.lapse_questions()
     return settled
 
 
@@ -44,6 +45,7 @@ async def sweep_forever(
         await clock.sleep(SWEEP_EVERY)
         try:
             await sweep_once(store, ledger, observer, told)
+            await store.clock_mark(clock.now())  # so that a clock that is set back is noticed
         except StoreUnavailable as error:
             observer.noted("store-trouble", doing="sweep", error=error.detail)
         except Exception as error:  # a defect of ours: said each time, and the next sweep may be better

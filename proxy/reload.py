@@ -75,7 +75,10 @@ class PolicyWatch:
         tell: Told,
         presets: Path | None = None,
         every: float = POLL_EVERY,
+        operators: bool = True,
     ) -> None:
+        """`operators`: somebody has an operator's token, so that calls may wait for approval."""
+        self._operators = operators
         self._sources = tuple(sources)
         self._presets = presets if presets is not None else presets_directory()
         self._tell = tell
@@ -85,7 +88,7 @@ class PolicyWatch:
         # Looked at before loading: what changes in between is seen as a change afterwards.
         self._loaded = self._look()
         self._last = self._loaded
-        self._current = load_policies(self._sources, presets=self._presets)
+        self._current = self._load_now()
 
     @property
     def current(self) -> PolicySet:
@@ -144,6 +147,9 @@ class PolicyWatch:
 
     def _read(self) -> PolicySet | Kept:
         try:
-            return load_policies(self._sources, presets=self._presets)
+            return self._load_now()
         except PolicyMistakes as wrong:
             return Kept(wrong.mistakes)
+
+    def _load_now(self) -> PolicySet:
+        return load_policies(self._sources, presets=self._presets, operators=self._operators)

@@ -142,6 +142,11 @@ class Settings:
     gc: Gc = field(default_factory=Gc)
     reload: bool = True
 
+    @property
+    def has_operators(self) -> bool:
+        """Somebody has a token with which people decide."""
+        return self.auth is not None and any(token.role is Role.OPERATOR for token in self.auth.tokens)
+
 
 # What opening.py opens by an address.
 STORES = ("postgres", "postgresql", "redis", "rediss")

@@ -95,14 +95,15 @@ def _load(options: argparse.Namespace) -> PolicySet:
     from proxy.settings import load_settings
 
     wrong: list[Mistakes] = []
-    sources = options.files
+    sources, operators = options.files, True  # files that are named are checked for themselves
     try:
         settings = load_settings({}, os.environ, options.config)
+        operators = bool(sources) or settings.has_operators
         sources = sources or settings.policies
     except SettingsMistakes as found:
         wrong.append(found)
     try:
-        policies = load_policies(sources, presets=presets_directory())
+        policies = load_policies(sources, presets=presets_directory(), operators=operators)
     except Mistakes as found:
         wrong.append(found)
     if wrong:

@@ -15,7 +15,7 @@ from typing import Any
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
-from proxy.policy_file.nodes import Items, Scalar, compose
+from proxy.policy_file.nodes import Items, Pairs, Scalar, compose
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
 
@@ -37,9 +37,12 @@ def policy_files(directory: Path) -> list[Path]:
     )
 
 
-def load_policies(sources: Sequence[str | Path], *, presets: Path | None = None) -> PolicySet:
-    """Raises PolicyMistakes, with every mistake of every file, and nothing else."""
-    loader = _Loader(presets if presets is not None else presets_directory())
+def load_policies(
+    sources: Sequence[str | Path], *, presets: Path | None = None, operators: bool = True
+) -> PolicySet:
+    """Raises PolicyMistakes, with every mistake of every file, and nothing else. `operators`: there is
+    somebody with an operator's token, or that is not known here."""
+    loader = _Loader(presets if presets is not None else presets_directory(), operators=operators)
     upstreams: dict[str, Upstream] = {}
     for source in sources:
         for name, upstream in loader.source(source).items():
@@ -75,8 +78,9 @@ class _Draft:
 
 
 class _Loader:
-    def __init__(self, presets: Path) -> None:
+    def __init__(self, presets: Path, *, operators: bool) -> None:
         self.log = Log()
+        self._operators = operators
         self._presets = presets
         self._drafts: dict[Path, tuple[_Draft, Section | None]] = {}
         self._extending: list[Path] = []
@@ -104,6 +108,7 @@ class _Loader:
                 places[name] = at
                 if upstream:
                     found[name] = upstream
+                    self._check_permits(upstream, section)
                     if upstream.hosts:
                         self._claim(upstream, section, claims)
         return found
@@ -118,6 +123,17 @@ class _Loader:
                     f"the host {place[0]}:{place[1]} belongs to the upstream in {first} already: one host, "
                     "one upstream. Put the rules into one file, give them different 'hosts', or put the one "
                     "that is to win into a later source",
+                )
+
+    def _check_permits(self, upstream: Upstream, section: Section) -> None:
+        """What nobody can permit would wait for ever; what everybody can, an agent would permit itself."""
+        for rule in upstream.rules if not self._operators else ():
+            if rule.approval is not None:
+                self.log.add(
+                    _rule_place(section, rule.name),
+                    f"'approval' of the rule '{rule.name}' needs somebody who may give it, and 'auth.tokens' "
+                    "in semel.yaml names no operator: an agent on this machine could permit itself. Make a "
+                    "token with: semel token new --role operator",
                 )
 
     def _files(self, source: str | Path) -> list[Path]:
@@ -233,6 +249,16 @@ def _host_nodes(section: Section, count: int) -> list[Place]:
     if isinstance(own, Items) and len(own.items) == count:
         return [item.at for item in own.items]
     return [section.nodes["extends"].at if "extends" in section.nodes else section.at] * count
+
+
+def _rule_place(section: Section, name: str) -> Place:
+    """Where the file says `approval` of this rule; where it begins, if a preset does."""
+    rules = section.nodes.get("rules")
+    for item in rules.items if isinstance(rules, Items) else ():
+        said = {key.text: (key.at, value) for key, value in item.entries} if isinstance(item, Pairs) else {}
+        if "approval" in said and isinstance(named := said["name"][1], Scalar) and named.text == name:
+            return said["approval"][0]
+    return section.nodes["extends"].at if "extends" in section.nodes else section.at
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -6,13 +6,19 @@ Real servers are started by the first test that needs one, and ended with the se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 from typing import ClassVar
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from proxy.store.opening import Place
 from tests import ambient
+from tests.exchange.bridge import NEVER, grounds
+from tests.exchange.ground import standing_on
 from tests.servers.postgres import PostgresServer, postgres
 from tests.servers.valkey import Valkey, valkey
 
@@ -29,8 +35,9 @@ SAMPLED = 20
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(item, "callspec", _NoVariant).params
-        elsewhere = params.get("any_store", ambient.EMBEDDED) != ambient.EMBEDDED
-        if elsewhere and len(params) > 1 and crc32(item.nodeid.encode()) % SAMPLED:
+        elsewhere = params.get("any_store", ambient.EMBEDDED) != ambient.EMBEDDED and len(params) > 1
+        elsewhere |= params.get("any_stage", MODEL) != MODEL
+        if elsewhere and crc32(item.nodeid.encode()) % SAMPLED:
             item.add_marker(pytest.mark.soak)
 
 
@@ -73,9 +80,43 @@ def redis_address(valkey_server: Valkey) -> str:
 STORES = {"embedded": None, "postgres": "postgres_address", "redis": "redis_address"}
 
 
+MODEL = "model"
+
+
+@pytest.fixture(params=[MODEL, *STORES])
+def any_stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """The staged processes of this test keep their record there; every `World` is another record."""
+    if request.param == MODEL:
+        yield
+        return
+    numbers = count()
+    with ExitStack() as after:
+
+        def place() -> Place:
+            n = next(numbers)
+            address, state = _another(request, n, after), tmp_path / f"world{n}"
+            return Place(store=address, state=state, heartbeat=NEVER, dead_after=NEVER)
+
+        with grounds(place) as new, standing_on(new):
+            yield
+
+
+def _another(request: pytest.FixtureRequest, n: int, after: ExitStack) -> str:
+    """The address of the n-th record of a test."""
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        name = server.new_database()
+        after.callback(server.drop, name)
+        return server.url(name)
+    if request.param == "redis":
+        address: str = request.getfixturevalue("redis_address")
+        return f"{address.removesuffix('/0')}/{n}"
+    return ambient.EMBEDDED
+
+
 @pytest.fixture(params=STORES)
 def any_store(request: pytest.FixtureRequest) -> Iterator[None]:
     """Semels of this test keep their record there."""
-    fixture = STORES[request.param]
-    with ambient.kept_in(ambient.EMBEDDED if fixture is None else request.getfixturevalue(fixture)):
+    fixture = STORES.get(request.param)
+    with ambient.kept_in(request.param if fixture is None else request.getfixturevalue(fixture)):
         yield

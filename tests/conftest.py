@@ -30,14 +30,22 @@ settings.load_profile("semel")
 # Of the variants of a test that runs on every store, one in so many runs beside the embedded store's in the
 # ordinary suite; a soak runs all of them.
 SAMPLED = 20
+# By fixture: what always runs.
+MODEL = "model"
+AT_HOME = {
+    "any_store": (ambient.EMBEDDED, "memory"),
+    "any_stage": (MODEL,),
+    "module_store": (ambient.EMBEDDED,),
+    "forward_store": ("memory",),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(item, "callspec", _NoVariant).params
-        elsewhere = params.get("any_store", ambient.EMBEDDED) != ambient.EMBEDDED and len(params) > 1
-        elsewhere |= params.get("any_stage", MODEL) != MODEL
-        if elsewhere and crc32(item.nodeid.encode()) % SAMPLED:
+        elsewhere = any(params[name] not in home for name, home in AT_HOME.items() if name in params)
+        alone = params.keys() == {"any_store"}
+        if elsewhere and not alone and crc32(item.nodeid.encode()) % SAMPLED:
             item.add_marker(pytest.mark.soak)
 
 
@@ -80,9 +88,6 @@ def redis_address(valkey_server: Valkey) -> str:
 STORES = {"embedded": None, "postgres": "postgres_address", "redis": "redis_address"}
 
 
-MODEL = "model"
-
-
 @pytest.fixture(params=[MODEL, *STORES])
 def any_stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
     """The staged processes of this test keep their record there; every `World` is another record."""
@@ -109,9 +114,18 @@ def _another(request: pytest.FixtureRequest, n: int, after: ExitStack) -> str:
         after.callback(server.drop, name)
         return server.url(name)
     if request.param == "redis":
-        address: str = request.getfixturevalue("redis_address")
-        return f"{address.removesuffix('/0')}/{n}"
+        redis: Valkey = request.getfixturevalue("valkey_server")
+        if n == 0:
+            redis.ask("FLUSHALL")
+        return f"{redis.url.removesuffix('/0')}/{n}"
     return ambient.EMBEDDED
+
+
+@pytest.fixture(scope="module", params=STORES)
+def module_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """For tests that share a semel."""
+    with ExitStack() as after, ambient.kept_in(_another(request, 0, after)):
+        yield
 
 
 @pytest.fixture(params=STORES)

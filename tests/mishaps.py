@@ -1,4 +1,5 @@
-"""What may befall a record from outside, in whatever store it is kept: owners buried, blobs and caches lost.
+"""What may befall a record from outside, in whatever store it is kept: owners buried, blobs and caches lost,
+writes that wait.
 
 Done past the store: by a file that is removed or changed, by a row, by a key.
 """
@@ -7,7 +8,8 @@ from __future__ import annotations
 
 import socket
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ import hiredis
 import psycopg
 
 from proxy.store.base import Store
-from tests import ambient
 
 
 class Damage(Enum):
@@ -28,10 +29,14 @@ class Damage(Enum):
     FLIPPED = "flipped"
 
 
-def damage_blob(state: Path, damage: Damage) -> None:
-    """The record's only one."""
-    kind = ambient.store().partition(":")[0]
-    {"postgres": _damage_rows, "redis": _damage_keys}.get(kind, _damage_file)(state, damage)
+def damage_blob(address: str, state: Path, damage: Damage) -> None:
+    match address.partition(":")[0]:
+        case "postgres":
+            _damage_rows(address, damage)
+        case "redis":
+            _damage_keys(address, damage)
+        case _:
+            _damage_file(state, damage)
 
 
 async def bury(store: Store, owner: str, state: Path) -> None:
@@ -65,6 +70,21 @@ def lose_cache(address: str, state: Path) -> None:
         case _:
             with closing(sqlite3.connect(state / "cache" / "cache.db", isolation_level=None)) as cache:
                 cache.execute("DELETE FROM Cache")
+
+
+@contextmanager
+def writes_held(address: str) -> Iterator[None]:
+    """The server answers what is read; what changes a call waits."""
+    if address.startswith("postgres"):
+        with psycopg.connect(address) as connection:
+            connection.execute("LOCK TABLE semel.calls IN EXCLUSIVE MODE")
+            yield
+        return
+    command(address, "CLIENT", "PAUSE", 30_000, "WRITE")
+    try:
+        yield
+    finally:
+        command(address, "CLIENT", "UNPAUSE")
 
 
 def execute(address: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -103,8 +123,7 @@ def _damage_file(state: Path, damage: Damage) -> None:
         file.write_bytes(_changed(file.read_bytes(), damage))
 
 
-def _damage_rows(_: Path, damage: Damage) -> None:
-    address = ambient.store()
+def _damage_rows(address: str, damage: Damage) -> None:
     if damage is Damage.REMOVED:
         execute(address, "DELETE FROM semel.blobs")
         return
@@ -116,8 +135,7 @@ def _damage_rows(_: Path, damage: Damage) -> None:
     execute(address, "UPDATE semel.blobs SET size = size - %s", len(content) - len(changed))
 
 
-def _damage_keys(_: Path, damage: Damage) -> None:
-    address = ambient.store()
+def _damage_keys(address: str, damage: Damage) -> None:
     named: Any = command(address, "HGETALL", "{semel}:blob")
     digest, value = named
     if damage is Damage.REMOVED:

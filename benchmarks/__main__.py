@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import nginx
+from benchmarks import much, nginx
 from benchmarks.growing import measure_growing
 from benchmarks.million import Check, measure_store
 from benchmarks.stores import measure_stores
@@ -29,7 +29,7 @@ CONNECTIONS = 64
 NGINX = "nginx proxy_cache hit"
 ONE_BY_ONE = "bare aiohttp.web.Server, one by one"
 RUN_REPLAY = "semel replays a run, one by one"
-STEPS = 1000
+STEPS = much(1000)
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks import million
+from benchmarks import million, much
 from benchmarks.million import FEW, Check
 from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
@@ -26,7 +26,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import valkey
 from tests.stores import calls, test_postgres_large, test_redis_size
 
-CALLS, CALLERS = 1000, 32
+CALLS, CALLERS = much(1000), 32
 
 
 async def once(store: Store) -> float:

@@ -12,7 +12,9 @@ from typing import cast
 
 import uvloop
 
-WARM_UP = 300
+from benchmarks import much
+
+WARM_UP = much(300)
 
 
 class _Client(asyncio.Protocol):

@@ -21,6 +21,7 @@ from pathlib import Path
 import apsw
 import uvloop
 
+from benchmarks import much
 from proxy.core.intent import Answer, Call, Place, State
 from proxy.store.codec import CALL_COLUMNS, Codec, StoredRequest, call_to_row
 from proxy.store.database import FILE_NAME
@@ -28,8 +29,9 @@ from proxy.store.embedded import EmbeddedStore
 
 ROOT = Path(__file__).parent.parent
 FEW = 1000
-LOOKUPS, CALLERS, ROUNDS = 20_000, 64, 5
-ALONE = 4000
+LOOKUPS, CALLERS, ROUNDS = much(20_000), 64, much(5)
+ALONE = much(4000)
+STARTS = much(3)
 Check = tuple[str, float, str, float]
 
 
@@ -191,8 +193,8 @@ def measure_store(work: Path, count: int) -> tuple[list[Check], dict[str, float]
             runner.run(make(directory))
             fill(directory, number)
         alone, crowded = runner.run(lookup_ratios(few, many, count))
-    empty_ready, _ = min(serve(few, work) for _ in range(3))
-    ready, serving = min(serve(many, work) for _ in range(3))
+    empty_ready, _ = min(serve(few, work) for _ in range(STARTS))
+    ready, serving = min(serve(many, work) for _ in range(STARTS))
     command = [sys.executable, "-m", "benchmarks.million", str(many), str(count)]
     looked_up = float(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
     label = f"{count:,} rows"
@@ -202,7 +204,7 @@ def measure_store(work: Path, count: int) -> tuple[list[Check], dict[str, float]
         (f"lookup among {label} against {FEW:,}, p50, times", alone, "at most", 1.3),
         (f"process ready with {label}, seconds", ready, "at most", 1.0),
         (f"resident with {label}, serving, MB", serving, "at most", 300),
-        (f"resident with {label}, after 40,000 lookups, MB", looked_up, "at most", 300),
+        (f"resident with {label}, after {2 * LOOKUPS:,} lookups, MB", looked_up, "at most", 300),
     ], shown
 
 

@@ -6,13 +6,19 @@ Real servers are started by the first test that needs one, and ended with the se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 from typing import ClassVar
 from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from proxy.store.opening import Place
 from tests import ambient
+from tests.exchange.bridge import NEVER, grounds
+from tests.exchange.ground import standing_on
 from tests.servers.postgres import PostgresServer, postgres
 from tests.servers.valkey import Valkey, valkey
 
@@ -24,13 +30,22 @@ settings.load_profile("semel")
 # Of the variants of a test that runs on every store, one in so many runs beside the embedded store's in the
 # ordinary suite; a soak runs all of them.
 SAMPLED = 20
+# By fixture: what always runs.
+MODEL = "model"
+AT_HOME = {
+    "any_store": (ambient.EMBEDDED, "memory"),
+    "any_stage": (MODEL,),
+    "module_store": (ambient.EMBEDDED,),
+    "forward_store": ("memory",),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(item, "callspec", _NoVariant).params
-        elsewhere = params.get("any_store", ambient.EMBEDDED) != ambient.EMBEDDED
-        if elsewhere and len(params) > 1 and crc32(item.nodeid.encode()) % SAMPLED:
+        elsewhere = any(params[name] not in home for name, home in AT_HOME.items() if name in params)
+        alone = params.keys() == {"any_store"}
+        if elsewhere and not alone and crc32(item.nodeid.encode()) % SAMPLED:
             item.add_marker(pytest.mark.soak)
 
 
@@ -73,9 +88,49 @@ def redis_address(valkey_server: Valkey) -> str:
 STORES = {"embedded": None, "postgres": "postgres_address", "redis": "redis_address"}
 
 
+@pytest.fixture(params=[MODEL, *STORES])
+def any_stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """The staged processes of this test keep their record there; every `World` is another record."""
+    if request.param == MODEL:
+        yield
+        return
+    numbers = count()
+    with ExitStack() as after:
+
+        def place() -> Place:
+            n = next(numbers)
+            address, state = _another(request, n, after), tmp_path / f"world{n}"
+            return Place(store=address, state=state, heartbeat=NEVER, dead_after=NEVER)
+
+        with grounds(place) as new, standing_on(new):
+            yield
+
+
+def _another(request: pytest.FixtureRequest, n: int, after: ExitStack) -> str:
+    """The address of the n-th record of a test."""
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        name = server.new_database()
+        after.callback(server.drop, name)
+        return server.url(name)
+    if request.param == "redis":
+        redis: Valkey = request.getfixturevalue("valkey_server")
+        if n == 0:
+            redis.ask("FLUSHALL")
+        return f"{redis.url.removesuffix('/0')}/{n}"
+    return ambient.EMBEDDED
+
+
+@pytest.fixture(scope="module", params=STORES)
+def module_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """For tests that share a semel."""
+    with ExitStack() as after, ambient.kept_in(_another(request, 0, after)):
+        yield
+
+
 @pytest.fixture(params=STORES)
 def any_store(request: pytest.FixtureRequest) -> Iterator[None]:
     """Semels of this test keep their record there."""
-    fixture = STORES[request.param]
-    with ambient.kept_in(ambient.EMBEDDED if fixture is None else request.getfixturevalue(fixture)):
+    fixture = STORES.get(request.param)
+    with ambient.kept_in(request.param if fixture is None else request.getfixturevalue(fixture)):
         yield

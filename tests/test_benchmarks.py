@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
             "--json", "--table", str(table),
         ],
         cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+        env={**os.environ, "BENCH_SMALL": "1"},
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from proxy.core.intent import State
 from proxy.errors import StoreUnavailable
 from proxy.recovery import sweep_forever, sweep_once
@@ -11,6 +13,8 @@ from proxy.store.base import Orphans
 from tests.exchange.stage import Process
 from tests.exchange.virtual_time import in_virtual_time
 from tests.stores import calls
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 DEAD = "1-1-0000000000000000"
 

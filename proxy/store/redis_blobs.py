@@ -39,15 +39,31 @@ class RedisBlobs:
             await self._pipe.ask("SET", f"{self._tag}:b:{place}:{pieces}", piece, "EX", UNFINISHED)
         reach(Point.BLOB_WRITTEN)
         named = digest.hexdigest()
-        if not await self._pipe.run("blob_put", named, place, size, pieces):
+        damaged = await self._damaged(BlobRef(named, size))
+        if not await self._pipe.run("blob_put", named, place, size, pieces, damaged):
             raise unavailable("a part of a body that was just written is gone")
         reach(Point.BLOB_RENAMED)
         return BlobRef(named, size)
+
+    async def _damaged(self, ref: BlobRef) -> bytes:
+        """Where the blob of this name lies, if it is there and not whole: it is not kept instead of ours."""
+        known: bytes | None = await self._pipe.ask("HGET", f"{self._tag}:blob", ref.digest)
+        try:
+            if known is not None:
+                async for _ in self._read(known, ref):
+                    pass
+        except BlobLost:
+            return known or b""
+        return b""
 
     async def read_blob(self, ref: BlobRef) -> AsyncIterator[bytes]:
         known = await self._pipe.ask("HGET", f"{self._tag}:blob", ref.digest)
         if known is None:
             raise BlobLost(f"blob {ref.digest} is missing")
+        async for piece in self._read(known, ref):
+            yield piece
+
+    async def _read(self, known: bytes, ref: BlobRef) -> AsyncIterator[bytes]:
         place, size, pieces = known.decode().split(" ")
         if int(size) != ref.size:
             raise BlobLost(f"blob {ref.digest} has the wrong size")

@@ -73,6 +73,7 @@ class Rival:
         return self.left >= 0
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_who_loses_a_race_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other's change stands, and so does this one; both are in the history."""
@@ -89,6 +90,7 @@ async def test_who_loses_a_race_tries_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert told[-3:] == ["rival", "rival", "completed"]
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_who_always_loses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """409, and nothing of it is written."""
@@ -104,6 +106,7 @@ async def test_who_always_loses_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert not any(step["retired"] for step in shown["steps"])
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_a_store_that_fails_leaves_no_half_fork() -> None:
     """The error says that it is not known; when the store is back there is no run of that name."""
@@ -124,6 +127,7 @@ async def test_a_store_that_fails_leaves_no_half_fork() -> None:
     assert (await desk.runs.fork("r", fork))["run"] == "f"
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_a_name_that_two_tenants_use_needs_a_tenant() -> None:
     """Nobody guesses whose it is; a desk of one tenant sees its own."""
@@ -139,6 +143,7 @@ async def test_a_name_that_two_tenants_use_needs_a_tenant() -> None:
     assert [run["tenant"] for run in (await desk.of("acme").runs.page(RunQuery()))["runs"]] == ["acme"]
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_what_is_settled_meanwhile_or_forgotten_is_not_retired() -> None:
     """Forgotten rows cannot be unasked: there is nothing to retire."""
@@ -169,8 +174,9 @@ async def tallies_agree(store: Store, tenant: str, run: str, attempts: tuple[str
     assert await store.tenants_of("nobody") == []
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
-async def test_tallies_say_what_sums_and_asked_say_in_memory() -> None:
+async def test_tallies_say_what_sums_and_asked_say_on_stage() -> None:
     """One reading of who was served."""
     semel = RunProcess()
     await unasked(semel)

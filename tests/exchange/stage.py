@@ -1,4 +1,4 @@
-"""The exchange on a stage: memory stores that share a world, an upstream that follows a script."""
+"""The exchange on a stage: stores that share a world, an upstream that follows a script."""
 
 from __future__ import annotations
 
@@ -11,49 +11,20 @@ from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
-from proxy.core.run_record import Serving
 from proxy.doubts import Doubts
-from proxy.errors import StoreUnavailable
 from proxy.exchange import Exchange
 from proxy.flying import Flights
 from proxy.intended import Intent
 from proxy.ledger import Ledger
 from proxy.observe import Sent, Served
 from proxy.spool import Spool
-from proxy.store.base import Swap
 from proxy.store.codec import Codec
-from proxy.store.memory import MemoryStore, World
 from proxy.stream import CaptureLimits, CutOff
 from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient
+from tests.exchange.staged_store import StagedStore, World
 from tests.exchange.virtual_time import VirtualClock
 
 Step: TypeAlias = Callable[[Outgoing, Sink, Callable[[], bool]], Awaitable[Result]]
-
-
-class StagedStore(MemoryStore):
-    """A memory store that may also be paused (declared dead while it lives on), that tells of a swap before
-    it lands (`before_swap` may fail it, or let others go first), and that may go down with a lost reply."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.before_swap: Callable[[Call], Awaitable[None]] | None = None
-        self.down_with_lost_reply = False
-
-    def owns(self) -> bool:
-        return super().owns() and self.owner in self.world.living
-
-    def declare_dead(self) -> None:
-        self.world.living.discard(self.owner)
-
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
-        if self.before_swap is not None:
-            await self.before_swap(call)
-        await asyncio.sleep(0)  # as in a real store, others run meanwhile
-        try:
-            return await super().swap(call, entry, expected=expected, served=served)
-        except StoreUnavailable:
-            self.unavailable = self.unavailable or self.down_with_lost_reply
-            raise
 
 
 class Notebook:
@@ -196,8 +167,8 @@ class Process:
 
     def __init__(self, world: World | None = None, *steps: Step, limits: CaptureLimits | None = None) -> None:
         self.clock = VirtualClock()
-        self.store = StagedStore(world or World())
-        self.world = self.store.world
+        self.world = world or World()
+        self.store = StagedStore(self.world)
         self.world.clock = self.clock.now
         self.notebook = Notebook()
         self.upstream = Script(list(steps))
@@ -276,7 +247,7 @@ class Process:
         return self.world.calls[ask.identity.key]
 
     def events(self, ask: Ask) -> list[Entry]:
-        return self.world.events.get(ask.identity.key, [])
+        return self.world.ground.events(ask.identity.key)
 
     def state(self, ask: Ask) -> State | None:
         call = self.world.calls.get(ask.identity.key)

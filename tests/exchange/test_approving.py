@@ -15,9 +15,11 @@ from proxy.core.intent import Call, State
 from proxy.core.policy import Rule
 from proxy.errors import AwaitingApproval, Denied, InDoubt, NotAwaiting, StaleVersion, StoreUnavailable
 from proxy.recovery import sweep_once
-from proxy.store.memory import World
 from tests.exchange.stage import EFFECT, Got, Prepared, Process, Talk, answers, ask, lost, not_sent, until
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 WAIT, EXPIRES = 20.0, 86400.0
 GUARDED = replace(EFFECT, approval=Approval(wait=WAIT, expires=EXPIRES))

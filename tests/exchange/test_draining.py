@@ -14,6 +14,8 @@ from proxy.recovery import sweep_once
 from tests.exchange.stage import EFFECT, OUTGOING, SAFE, Got, Process, Talk, answers, ask, until
 from tests.exchange.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 
 @in_virtual_time
 async def test_draining_lets_calls_finish() -> None:

@@ -10,6 +10,8 @@ from proxy.errors import InDoubt, StoreUnavailable
 from tests.exchange.stage import EFFECT, Process, answers, ask, lost, not_sent
 from tests.exchange.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 ENOUGH = 3
 
 

@@ -10,11 +10,13 @@ import pytest
 from proxy.asking import Live
 from proxy.core.intent import State
 from proxy.errors import IdentityCollision, InDoubt, InProgress, KeyConflict
-from proxy.store.memory import World
 from proxy.stream import CaptureLimits
 from proxy.upstream.base import Answered, Lost
 from tests.exchange.stage import EFFECT, Got, Process, Talk, answers, ask, quietly, read, until
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 
 @in_virtual_time

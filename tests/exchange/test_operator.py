@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from proxy import operator
-from proxy.answers import Answers
-from proxy.clock import SystemClock
 from proxy.core.intent import Call, Event, Place, State
 from proxy.errors import (
     AnswerUnavailable,
@@ -20,15 +17,12 @@ from proxy.errors import (
     StaleVersion,
     StoreUnavailable,
 )
-from proxy.observe import Deaf
 from proxy.operator import Verdict
-from proxy.store.base import Store
-from proxy.store.codec import Codec
-from proxy.store.embedded import EmbeddedStore
-from proxy.store.memory import World
 from tests.exchange.stage import Got, Process, Talk, answers, ask, lost
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
-from tests.stores import calls
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 ID = ask().identity.id
 
@@ -300,31 +294,3 @@ async def test_a_decision_whose_reply_is_lost_shows_as_stale_when_repeated() -> 
         await resolve(semel, version=2, body=b"x")
     assert refused.value.present is not None
     assert refused.value.present.state is State.DONE
-
-
-async def test_the_embedded_store_takes_decisions_like_the_reference(tmp_path: Path) -> None:
-    """Resolve, forget, history: the same rows through SQLite."""
-    store: Store = await EmbeddedStore.open(tmp_path)
-    try:
-        call, entry = calls.claim(store.owner)
-        assert (await store.swap(call, entry, expected=0)).won
-        assert (await store.swap(*calls.lose(call), expected=1)).won
-        clock = SystemClock()
-        answers = Answers(store=store, codec=Codec(), observer=Deaf(), inline_body=1024)
-        done = await operator.resolve(
-            store, answers, clock, call.id, verdict=Verdict.EXECUTED, reason="seen", actor="ada", version=2,
-            body=b"x",
-        )  # fmt: skip
-        assert await store.get(call.key) == done
-        with pytest.raises(StaleVersion):
-            await operator.forget(store, clock, call.id, reason="r", actor="bob", version=2)
-        past = await operator.forget(store, clock, call.id, reason="r", actor="bob", version=3)
-        assert await store.get(call.key) == past
-        assert [line.event for line in await store.history(call.key)] == [
-            "claim",
-            "lost",
-            "answered",
-            "forgotten",
-        ]
-    finally:
-        await store.close()

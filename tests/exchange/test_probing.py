@@ -13,7 +13,6 @@ from proxy.core.clauses import OnDoubt, Probe, UpstreamKey
 from proxy.core.intent import State
 from proxy.core.policy import PathPattern, Rule
 from proxy.errors import InDoubt
-from proxy.store.memory import World
 from tests.exchange.stage import (
     EFFECT,
     Got,
@@ -27,8 +26,11 @@ from tests.exchange.stage import (
     not_sent,
     until,
 )
+from tests.exchange.staged_store import World
 from tests.exchange.test_resending import Seen
 from tests.exchange.virtual_time import EPOCH, in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 PROBE = Probe(method="GET", target="/v1/mails?ref={body.ref}", found="length(items) > `0`", result="items[0]")
 PROBED = replace(EFFECT, in_doubt=OnDoubt.PROBE, probe=PROBE)

@@ -16,7 +16,6 @@ from proxy.core.intent import State
 from proxy.core.policy import OutcomeRule
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
-from proxy.store.memory import World
 from proxy.upstream.base import Outgoing, Result, Sink
 from tests.exchange.stage import (
     EFFECT,
@@ -31,7 +30,10 @@ from tests.exchange.stage import (
     not_sent,
     until,
 )
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 HOUR = 3600.0
 KEY = UpstreamKey(header="idempotency-key", retention=24 * HOUR, mismatch=frozenset({422}))

@@ -12,7 +12,6 @@ from proxy.asking import Labels, Live
 from proxy.core.intent import Event, Place, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.errors import InDoubt, UpstreamTimeout, UpstreamUnreachable
-from proxy.store.memory import World
 from proxy.stream import CutOff
 from proxy.upstream.base import Answered, Outgoing, Sink
 from tests.exchange.stage import (
@@ -32,7 +31,10 @@ from tests.exchange.stage import (
     read,
     until,
 )
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 
 @in_virtual_time
@@ -169,7 +171,7 @@ async def test_a_long_answer_goes_through_a_blob() -> None:
     assert answer is not None
     assert answer.place is Place.BLOB
     assert (await semel.call(ask())).body == body
-    semel.world.blobs.clear()
+    semel.world.ground.lose_blobs()
     with pytest.raises(Exception, match="lost or damaged"):
         await semel.call(ask())
     assert semel.upstream.started == 1
@@ -181,7 +183,7 @@ async def test_a_cached_answer_that_is_gone_is_fetched_again_and_refresh_fetches
     semel = Process(None, answers(body=b"1"), answers(body=b"2"), answers(body=b"3"))
     assert (await semel.call(ask(CACHE))).body == b"1"
     assert (await semel.call(ask(CACHE))).kind == "replayed"
-    semel.world.cache.clear()
+    semel.world.ground.lose_cache()
     assert await semel.call(ask(CACHE)) == Got("executed", 200, b"2")
     assert await semel.call(ask(CACHE, refresh=True)) == Got("executed", 200, b"3")
     assert await semel.call(ask(CACHE)) == Got("replayed", 200, b"3")

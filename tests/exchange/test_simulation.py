@@ -27,10 +27,10 @@ from proxy.core.intent import Event, State
 from proxy.errors import DecisionRefused, InDoubt, Refusal
 from proxy.operator import Verdict
 from proxy.recovery import sweep_once
-from proxy.store.memory import World
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from tests.counts import count
 from tests.exchange.stage import EFFECT, SAFE, Got, Process, ask
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import run
 
 PROCESSES, CALLS = 3, 3

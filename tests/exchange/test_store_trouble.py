@@ -10,9 +10,11 @@ import pytest
 from proxy.core.intent import Call, Event, State
 from proxy.core.policy import Rule
 from proxy.errors import InDoubt, InProgress, StoreUnavailable
-from proxy.store.memory import World
 from tests.exchange.stage import CACHE, EFFECT, SAFE, Got, Process, Talk, answers, ask, lost, until
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 
 def fails_while(broken: list[bool]) -> Callable[[Call], Awaitable[None]]:

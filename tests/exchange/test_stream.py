@@ -13,6 +13,8 @@ from proxy.upstream.base import Headers
 from tests.exchange.stage import until
 from tests.exchange.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 EVENTS: Headers = ((b"Content-Type", b"text/event-stream; charset=utf-8"),)
 
 

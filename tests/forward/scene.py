@@ -62,7 +62,7 @@ async def scene(
     async with Origin(*scripts, tls=tls) as origin:
         scheme = "https" if tls else "http"
         policy = f"upstream: up\nbase_url: {scheme}://localhost:{origin.port}{path}\n{more}"
-        async with semel(tmp_path, policy, settings=settings, tokens=tokens, log=log, store="memory") as app:
+        async with semel(tmp_path, policy, settings=settings, tokens=tokens, log=log) as app:
             yield Scene(app, origin, tmp_path / "state", log)
 
 

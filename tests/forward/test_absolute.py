@@ -12,18 +12,20 @@ from tests.forward.scene import client, scene
 from tests.inside import call, raw_call, request_bytes, semel
 from tests.origin import OK, Origin
 
+pytestmark = pytest.mark.usefixtures("forward_store")
 
-async def test_the_same_call_has_the_same_name_on_both_ways(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("path", ["", "/api/v2"])
+async def test_the_same_call_has_the_same_name_on_both_ways(tmp_path: Path, path: str) -> None:
     """With a base_url that has a path, and one without."""
-    for path in ("", "/api/v2"):
-        async with scene(tmp_path, tls=False, path=path) as there:
-            target = f"http://{there.authority}{path}/send?x=1"
-            first = await raw_call(there.port, request_bytes("POST", target, body=b"x"))
-            assert first.semel == "executed"
-            direct = await call(there.port, "POST", "/up/send?x=1", body=b"x")
-            assert (direct.semel, direct.get("Semel-Call")) == ("replayed", first.get("Semel-Call"))
-            (seen,) = there.origin.requests
-            assert seen.head.startswith(f"POST {path}/send?x=1 HTTP/1.1\r\n".encode())
+    async with scene(tmp_path, tls=False, path=path) as there:
+        target = f"http://{there.authority}{path}/send?x=1"
+        first = await raw_call(there.port, request_bytes("POST", target, body=b"x"))
+        assert first.semel == "executed"
+        direct = await call(there.port, "POST", "/up/send?x=1", body=b"x")
+        assert (direct.semel, direct.get("Semel-Call")) == ("replayed", first.get("Semel-Call"))
+        (seen,) = there.origin.requests
+        assert seen.head.startswith(f"POST {path}/send?x=1 HTTP/1.1\r\n".encode())
 
 
 async def test_beside_the_base_path_it_is_another_call(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ async def test_an_upstream_that_is_semel_itself_does_not_go_round(tmp_path: Path
         port = free.port
     policy = f"upstream: up\nbase_url: http://localhost:{port}/up\n"
     settings = {"listen": f"127.0.0.1:{port}"}
-    async with asyncio.timeout(20), semel(tmp_path, policy, settings=settings, store="memory"):
+    async with asyncio.timeout(20), semel(tmp_path, policy, settings=settings):
         got = await call(port, "POST", "/up/x", body=b"x")
         assert (got.status, got.semel) == (502, "refused")
         assert b"semel itself" in got.body

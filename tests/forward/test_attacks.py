@@ -12,6 +12,8 @@ from tests.forward.scene import scene
 from tests.inside import call
 from tests.origin import OK, run_on
 
+pytestmark = pytest.mark.usefixtures("forward_store")
+
 EFFECTS = "rules:\n  - {name: fire, match: {method: GET, path: /fire}, mode: once, safe: false}\n"
 WISH = {"Connection": "Upgrade", "Upgrade": "websocket"}
 

@@ -14,6 +14,8 @@ import pytest
 from tests.forward.scene import Scene, scene
 from tests.inside import until
 
+pytestmark = pytest.mark.usefixtures("forward_store")
+
 # Each posts the same body to two addresses, one after the other, and prints Semel-Status and Semel-Call.
 REQUESTS = """
 import requests, sys

@@ -18,6 +18,8 @@ from tests.inside import call, raw_call, request_bytes, until
 from tests.origin import READ_ALL, Close, Wait, answer, run_on
 from tests.sending import both_loops
 
+pytestmark = pytest.mark.usefixtures("forward_store")
+
 AGENT = Token(sha256=digest("agent-token"), tenant="acme", role=Role.AGENT)
 OPERATOR = Token(sha256=digest("operator-token"), tenant="acme", role=Role.OPERATOR)
 POST = request_bytes("POST", "/v1/send?x=1", body=b'{"to": "a"}', host="localhost")

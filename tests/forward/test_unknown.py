@@ -16,6 +16,8 @@ from tests.inside import call, raw_call, request_bytes, until
 from tests.origin import CERTIFICATE, OK, READ_ALL, Close, Origin, Stall, answer, run_on
 from tests.sending import both_loops
 
+pytestmark = pytest.mark.usefixtures("forward_store")
+
 
 async def test_denied_by_default(tmp_path: Path) -> None:
     """403 is the answer to the CONNECT itself, and to absolute form."""

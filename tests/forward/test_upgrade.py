@@ -12,6 +12,8 @@ from tests.inside import call, read_answer, request_bytes, until
 from tests.origin import OK, READ_ALL, Close, ReadHead, Script, Stall, Wait, answer, run_on
 from tests.sending import both_loops
 
+pytestmark = pytest.mark.usefixtures("forward_store")
+
 WISH = {
     "Connection": "keep-alive, Upgrade",
     "Upgrade": "websocket",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 from proxy import faults
 from proxy.faults import Point
+from tests import ambient, mishaps
 from tests.inside import Answer, request_bytes, semel, until
 from tests.origin import Origin, Script
 
@@ -91,13 +92,20 @@ async def calling(
 
 
 class HeldCommit:
-    """The writer's thread stands before COMMIT until `let_go`."""
+    """Stands before COMMIT until `let_go`: the embedded writer's thread, or the server, which takes no
+    writes."""
 
     def __init__(self) -> None:
         self._reached = threading.Event()
         self._go_on = threading.Event()
+        self._server = ExitStack()
 
     def stand(self) -> None:
+        """Called where the commit begins: in the embedded writer's thread, or before a server is asked."""
+        if ambient.store() != ambient.EMBEDDED:
+            self._server.enter_context(mishaps.writes_held(ambient.store()))
+            self._reached.set()
+            return
         self._reached.set()
         assert self._go_on.wait(30)
 
@@ -106,6 +114,7 @@ class HeldCommit:
 
     def let_go(self) -> None:
         self._go_on.set()
+        self._server.close()
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proxy.front import status_headers
+from tests import ambient
 from tests.http.streaming import (
     CHUNKED,
     JSON,
@@ -21,7 +21,10 @@ from tests.http.streaming import (
     world,
 )
 from tests.inside import call
+from tests.mishaps import Damage, damage_blob
 from tests.origin import READ_ALL, Wait, answer
+
+pytestmark = pytest.mark.usefixtures("any_store")
 
 # ---- large answers ----
 
@@ -111,40 +114,26 @@ async def test_joining_an_answer_that_is_no_longer_kept_is_in_progress(tmp_path:
         assert origin.started == 1
 
 
-def blob(tmp_path: Path) -> Path:
-    """The one answer that is kept as a file."""
-    (found,) = [path for path in (tmp_path / "state" / "blobs").rglob("*") if path.is_file()]
-    return found
-
-
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("damage", "size"),
     # A large record of the right size is found damaged while it is handed on: see the next test.
-    [(remove, 100_000), (truncate, 100_000), (flip, 100_000), (remove, 9_000_000), (truncate, 9_000_000)],
+    [
+        (Damage.REMOVED, 100_000),
+        (Damage.SHORTENED, 100_000),
+        (Damage.FLIPPED, 100_000),
+        (Damage.REMOVED, 9_000_000),
+        (Damage.SHORTENED, 9_000_000),
+    ],
 )
 @pytest.mark.parametrize("path", ["hold", "read"])
 async def test_a_lost_answer_is_never_a_second_send(
-    tmp_path: Path, path: str, size: int, damage: Callable[[Path], None]
+    tmp_path: Path, path: str, size: int, damage: Damage
 ) -> None:
     """410 for a call with effects; a safe one is made again, and its new answer is kept."""
     body = b"z" * size
     async with world(tmp_path, (*READ_ALL, answer(200, body))) as (origin, port):
         assert (await call(port, "POST", f"/up/{path}", JSON, b"{}")).body == body
-        damage(blob(tmp_path))
+        damage_blob(ambient.store(), tmp_path / "state", damage)
         second = await call(port, "POST", f"/up/{path}", JSON, b"{}")
         if path == "hold":
             assert (second.status, json.loads(second.body)["type"]) == (410, "urn:semel:answer-unavailable")
@@ -165,7 +154,7 @@ async def test_damage_found_while_a_record_is_handed_on_aborts_the_caller(
     whole = answer(200, body) if length else CHUNKED + chunk(body) + LAST
     async with world(tmp_path, (*READ_ALL, whole)) as (origin, port):
         assert (await call(port, "POST", "/up/hold", JSON, b"{}")).body == body
-        flip(blob(tmp_path))
+        damage_blob(ambient.store(), tmp_path / "state", Damage.FLIPPED)
         async with calling(port, "hold") as caller:
             await caller.to_the_end()
         got = caller.body if length else unchunked(caller.body)

@@ -28,6 +28,8 @@ from tests.http.streaming import (
 from tests.inside import call, semel
 from tests.origin import READ_ALL, Close, Origin, Script, Wait, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 # ---- parts come at once ----
 
 

@@ -36,6 +36,10 @@ from tests.http.drawn import (
 from tests.inside import Answer, raw_call, read_answer, semel
 from tests.origin import READ_ALL, Close, Origin, Script, Seen, Step, answer
 
+pytestmark = pytest.mark.usefixtures("any_store")
+# Between two examples nothing runs, and so no heart beats.
+OWNERS = {"owners.heartbeat": "5s", "owners.dead_after": "60s"}
+
 # Four ways through semel: recorded with effects, recorded and safe, shared, not recorded.
 MODES = {
     "once": "mode: once, safe: false",
@@ -72,7 +76,9 @@ def world(tmp_path: Path) -> Iterator[World]:
             directory.mkdir()
             for name, words in MODES.items():
                 (directory / f"{name}.yaml").write_text(policy(name, words, origin.port))
-            app = await stack.enter_async_context(semel(tmp_path, policy("test", "mode: once", origin.port)))
+            app = await stack.enter_async_context(
+                semel(tmp_path, policy("test", "mode: once", origin.port), settings=OWNERS)
+            )
             return World(runner, origin, app.address.port)
 
         try:

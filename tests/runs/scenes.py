@@ -11,7 +11,7 @@ from proxy.asking import Live, Replayed
 from proxy.core.intent import Call, Entry, evolve
 from proxy.core.run_record import Parent, Run, RunEntry, Serving
 from proxy.operator import Verdict
-from tests.exchange.stage import StagedStore
+from tests.exchange.staged_store import StagedStore
 from tests.runs.stage import TENANT, Agent, RunProcess, identity_of
 
 
@@ -125,6 +125,7 @@ class Marks:
         return marks
 
     def deliver(self) -> None:
+        del self.store.mark_served  # the store's own again
         for served in self.kept:
-            StagedStore.mark_served(self.store, served)
+            self.store.mark_served(served)
         self.kept.clear()

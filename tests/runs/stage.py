@@ -20,10 +20,10 @@ from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
 from proxy.runs.shared import SharedCall
-from proxy.store.memory import World
 from proxy.stream import CutOff
 from proxy.upstream.base import Outgoing, Result, Sink
 from tests.exchange.stage import Got, Prepared, Process, Step, answers
+from tests.exchange.staged_store import World
 
 MONTH = 30 * 86400.0
 TENANT = "default"

@@ -19,8 +19,6 @@ from tests.origin import READ_ALL, Origin, answer, run_on
 from tests.runs.stage import Agent, RunProcess
 from tests.sending import both_loops
 
-pytestmark = pytest.mark.usefixtures("any_store")
-
 PAY = ("POST", "/@run+one/up/pay")
 LONG = answer(200, b"x" * 300_000)
 
@@ -35,6 +33,7 @@ async def _send(port: int, headers: dict[str, str]) -> socket.socket:
     return sock
 
 
+@pytest.mark.usefixtures("any_store")
 @both_loops
 def test_who_asks_for_a_close_and_leaves_early_is_given_it_again(tmp_path: Path, loop: str) -> None:
     """With `Connection: close` (urllib) too, a caller that resets before it has read the end has left."""
@@ -52,6 +51,7 @@ def test_who_asks_for_a_close_and_leaves_early_is_given_it_again(tmp_path: Path,
     run_on(loop, scenario())
 
 
+@pytest.mark.usefixtures("any_store")
 @both_loops
 def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: str) -> None:
     """The caller's FIN is in the kernel, not yet seen, when the reply is written: not a byte was taken."""
@@ -74,6 +74,7 @@ def test_who_left_just_before_the_reply_is_given_it_again(tmp_path: Path, loop: 
     run_on(loop, scenario())
 
 
+@pytest.mark.usefixtures("any_stage")
 @in_virtual_time
 async def test_who_overlapped_stays_joined_though_the_row_has_changed(
     monkeypatch: pytest.MonkeyPatch,

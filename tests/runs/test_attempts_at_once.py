@@ -11,21 +11,25 @@ from pathlib import Path
 import pytest
 
 from proxy.app import App
+from tests.conftest import STORES
 from tests.inside import Answer, call, semel
 from tests.origin import READ_ALL, Origin, answer
 
+pytestmark = [
+    pytest.mark.usefixtures("any_store"),
+    pytest.mark.parametrize("any_store", [*STORES, "memory"], indirect=True),
+]
+
 
 @asynccontextmanager
-async def world(
-    tmp_path: Path, store: str, log: io.StringIO | None = None
-) -> AsyncIterator[tuple[Origin, App]]:
+async def world(tmp_path: Path, log: io.StringIO | None = None) -> AsyncIterator[tuple[Origin, App]]:
     """Two upstreams at one origin."""
     async with Origin((*READ_ALL, answer(200, b"ok"))) as origin:
         (tmp_path / "policies").mkdir()
         second = f"upstream: mail\nbase_url: http://127.0.0.1:{origin.port}/mail\n"
         (tmp_path / "policies" / "second.yaml").write_text(second)
         policy = f"upstream: pay\nbase_url: http://127.0.0.1:{origin.port}/pay\n"
-        async with semel(tmp_path, policy, store=store, log=log) as app:
+        async with semel(tmp_path, policy, log=log) as app:
             yield origin, app
 
 
@@ -34,12 +38,11 @@ async def ask(app: App, attempt: str, path: str, run: str = "run") -> Answer:
     return await call(app.address.port, "POST", f"/@{run}+{attempt}/{path}", body=b"{}", within=10)
 
 
-@pytest.mark.parametrize("store", ["embedded", "memory"])
-async def test_the_first_calls_of_many_attempts_may_come_together(tmp_path: Path, store: str) -> None:
+async def test_the_first_calls_of_many_attempts_may_come_together(tmp_path: Path) -> None:
     """Each of them would write down how the run names its calls; one does. Each would
     send it too: one does, and all get its answer."""
     log = io.StringIO()
-    async with world(tmp_path, store, log) as (origin, app):
+    async with world(tmp_path, log) as (origin, app):
         for number in range(5):
             asking = [ask(app, attempt, "pay/charge", f"run-{number}") for attempt in ("one", "two", "three")]
             got = await asyncio.gather(*asking)
@@ -50,12 +53,9 @@ async def test_the_first_calls_of_many_attempts_may_come_together(tmp_path: Path
     assert "defect" not in log.getvalue()
 
 
-@pytest.mark.parametrize("store", ["embedded", "memory"])
-async def test_an_upstream_that_is_new_to_one_attempt_may_be_known_to_another(
-    tmp_path: Path, store: str
-) -> None:
+async def test_an_upstream_that_is_new_to_one_attempt_may_be_known_to_another(tmp_path: Path) -> None:
     """The first attempt lives on while the second asks a second upstream; then the first asks it too."""
-    async with world(tmp_path, store) as (origin, app):
+    async with world(tmp_path) as (origin, app):
         assert (await ask(app, "one", "pay/charge")).semel == "executed"
         assert (await ask(app, "two", "pay/charge")).semel == "replayed"
         assert (await ask(app, "two", "mail/send")).semel == "executed"
@@ -63,11 +63,10 @@ async def test_an_upstream_that_is_new_to_one_attempt_may_be_known_to_another(
         assert origin.started == 2
 
 
-@pytest.mark.parametrize("store", ["embedded", "memory"])
-async def test_what_passes_without_a_record_is_noted_by_both(tmp_path: Path, store: str) -> None:
+async def test_what_passes_without_a_record_is_noted_by_both(tmp_path: Path) -> None:
     """Token requests in two attempts: each is passed on, the run says once that it has such calls."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    async with world(tmp_path, store) as (origin, app):
+    async with world(tmp_path) as (origin, app):
         for attempt in ("one", "two", "one"):
             assert (await ask(app, attempt, "pay/charge")).status == 200
         before = origin.started

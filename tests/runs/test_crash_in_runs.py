@@ -15,6 +15,8 @@ from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 EITHER = pytest.mark.parametrize("safe", [True, False], ids=["safe", "effects"])
 WHO = pytest.mark.parametrize("attempt", ["a1", "a2"], ids=["same attempt", "next attempt"])
 
@@ -102,7 +104,7 @@ async def killed_at(point: Point, agent: Agent, *, safe: bool, monkeypatch: pyte
 
     monkeypatch.setattr(faults, "reach", reach)
     caller = agent.start("call", safe=safe)
-    await until(lambda: semel.store._closed)
+    await until(lambda: semel.store.killed)
     monkeypatch.undo()
     await asyncio.sleep(0)
     await semel.die()

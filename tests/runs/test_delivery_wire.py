@@ -141,7 +141,9 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[SemelProcess, Upstream]]:
+async def place(
+    tmp_path_factory: pytest.TempPathFactory, module_store: None
+) -> AsyncIterator[tuple[SemelProcess, Upstream]]:
     at: Path = tmp_path_factory.mktemp("delivery")
     async with Upstream() as upstream:
         (at / "up.yaml").write_text(f"upstream: up\nbase_url: http://127.0.0.1:{upstream.port}\n")

@@ -14,6 +14,8 @@ from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import SAME, TENANT, Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 
 def now() -> float:
     return asyncio.get_running_loop().time()

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.intent import State
-from proxy.core.run_record import RunState
+from proxy.core.run_record import RunEntry, RunState
 from proxy.errors import Diverged, InDoubt, RunExpired
 from tests.exchange.stage import answers, lost
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import MONTH, TENANT, Agent, RunProcess
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 
 async def parent_of_six(semel: RunProcess) -> Agent:
@@ -311,8 +313,11 @@ async def test_a_fork_whose_parent_is_gone_is_refused() -> None:
     fork = await parent_of_six(semel)
     await scenes.fork(semel, "f", at=3)
     assert (await fork.write("send?2")).kind == "replayed"
-    runs = semel.store._runs.runs
-    runs[TENANT, "r"] = replace(runs[TENANT, "r"], state=RunState.EXPIRED, pulse=runs[TENANT, "r"].pulse + 1)
+    run = await semel.store.get_run(TENANT, "r")
+    assert run is not None
+    gone = replace(run, state=RunState.EXPIRED, version=run.version + 1)
+    entry = RunEntry(semel.clock.now(), "operator:ada", "expired", "by mistake")
+    assert await semel.store.swap_run(gone, entry, expected=run.version)
     semel.books.changed_beside()
     with pytest.raises(RunExpired, match="whose record is over"):
         await fork.write("send?5")

@@ -16,6 +16,8 @@ from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 UNREACHABLE = (lambda: (not_sent(), not_sent()), UpstreamUnreachable)
 TIMEOUT = (lambda: (lost(timed_out=True), lost(timed_out=True)), UpstreamTimeout)
 DOUBT = (lambda: (lost(),), InDoubt)
@@ -161,7 +163,6 @@ async def test_a_doubt_that_is_done_by_now_gives_its_answer() -> None:
     with pytest.raises(InDoubt):
         await agent.on(other).write("a")
     await agent.on(other).write("b")
-    semel.world.living.add(semel.store.owner)
     talk.answer(body=b"late")
     await until(lambda: scenes.row(semel, "a").state is State.DONE)
     await asyncio.wait({caller})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.core.policy import Upstream
 from proxy.front.address import UpstreamAddress, parse_target
 from proxy.front.naming import ToName, name_now
 from proxy.spool import Spool
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs.stage import TENANT, Agent, RunProcess
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 FORM = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
 

@@ -32,6 +32,8 @@ from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import TENANT, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 SECRET = b"s" * 32
 JSON = ((b"Content-Type", b"application/json"),)
 SEND = Rule(name="send", path=PathPattern.parse("/send"), key=KeyRecipe(exclude=("id",)))

@@ -9,6 +9,8 @@ import pytest
 from proxy.runs import books
 from tests.runs.stage import Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 
 async def test_everything_comes_back_in_order_and_only_new_work_goes_out() -> None:
     """Reads, polls and writes of the first attempt are replayed to the second; the next step is live."""

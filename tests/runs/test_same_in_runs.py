@@ -11,6 +11,8 @@ from tests.exchange.stage import answers
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs.stage import SAME, Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 GUARD = Rule(name="guard", safe=False, repeat=SAME)
 GUARDED_READ = Rule(name="guard", safe=True, repeat=SAME)
 

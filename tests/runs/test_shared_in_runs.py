@@ -17,6 +17,8 @@ from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.stage import Agent, RunProcess, identity_of
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 SHARED = Rule(name="shared", safe=False, scope=Scope.TENANT, ttl=60.0)
 CACHED = Rule(name="cached", mode=Mode.CACHE, ttl=60.0)
 

@@ -27,12 +27,14 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.store.memory import World
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from tests.exchange.stage import Got
+from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import run
 from tests.runs import scenes
 from tests.runs.stage import Agent, ByCall, RunProcess, identity_of
+
+pytestmark = pytest.mark.usefixtures("any_stage")
 
 STEPS, ATTEMPTS = 9, 60
 

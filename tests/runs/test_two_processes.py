@@ -13,6 +13,8 @@ from tests.runs import scenes
 from tests.runs.scenes import Marks
 from tests.runs.stage import Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 EITHER = pytest.mark.parametrize("safe", [True, False], ids=["safe", "effects"])
 
 

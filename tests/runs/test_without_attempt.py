@@ -11,6 +11,8 @@ from tests.exchange.stage import answers, lost
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs.stage import Agent, RunProcess
 
+pytestmark = pytest.mark.usefixtures("any_stage")
+
 
 @in_virtual_time
 async def test_safe_calls_go_live() -> None:

@@ -35,7 +35,7 @@ class Stage(NamedTuple):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def stage(tmp_path_factory: pytest.TempPathFactory, module_store: None) -> AsyncIterator[Stage]:
     async with Aws() as aws, scene(tmp_path_factory.mktemp("aws"), {"aws": aws}, {"aws": POLICY}) as made:
         yield Stage(made, aws, await asyncio.to_thread(prepare, f"http://127.0.0.1:{aws.plain}"))
 

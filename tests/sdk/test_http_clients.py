@@ -24,7 +24,9 @@ RUNS = itertools.count(1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Scene, Tools]]:
+async def stage(
+    tmp_path_factory: pytest.TempPathFactory, module_store: None
+) -> AsyncIterator[tuple[Scene, Tools]]:
     async with Tools() as tools, scene(tmp_path_factory.mktemp("http"), {"tools": tools}, {}) as made:
         yield made, tools
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from proxy.demo.model import play
 from proxy.demo.turn import Step, ToolCall
 from tests.sdk.scene import KILLED, Api, Model, Route, Tools, agent, scene
@@ -34,6 +36,7 @@ async def test_without_semel_it_charges_twice(tmp_path: Path) -> None:
     assert json.loads(ended["said"][2]) == {"answer": 2}
 
 
+@pytest.mark.usefixtures("module_store")
 async def test_with_semel_it_charges_once(tmp_path: Path) -> None:
     """The same agent, the same kill: the tool is called again, and answered with the charge that was made."""
     async with Model(SCRIPT) as model, Tools() as tools:

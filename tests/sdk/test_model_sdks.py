@@ -33,7 +33,7 @@ class Stage(NamedTuple):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def stage(tmp_path_factory: pytest.TempPathFactory, module_store: None) -> AsyncIterator[Stage]:
     async with Model(SCRIPT) as gpt, Model(SCRIPT) as claude, Tools() as tools:
         apis: dict[str, Api] = {"openai": gpt, "anthropic": claude, "tools": tools}
         presets = {name: f"extends: {name}" for name in ("openai", "anthropic")}

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from proxy.core.intent import Answer, Call, Place, State
+from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobLost, BlobRef, Collected, Orphans, Page, Query, Store, Swap
 from tests.stores import calls
+
+HOUR = 3600.0
 
 ROUNDS = 20
 # Past the time of every call that is settled in these tests.
@@ -319,6 +323,32 @@ class StoreContract:
         assert await store.in_state(State.DONE) == [done]
         for state in (State.PENDING, State.DENIED, State.AWAITING_APPROVAL):
             assert await store.in_state(state) == []
+
+    async def test_the_latest_time_is_kept_whoever_tells_it(self, store: Store, other: Store) -> None:
+        """A clock that is set back shows; a later one counts for all."""
+        ahead = time.time() + 10 * HOUR
+        assert await store.clock_mark(ahead) == ahead
+        assert await other.clock_mark(ahead - HOUR) == ahead
+        assert await other.clock_mark(ahead + HOUR) == ahead + HOUR
+        assert await store.clock_mark(ahead) == ahead + HOUR
+
+    async def test_the_terms_of_a_call_are_kept(self, store: Store) -> None:
+        """Its upstream key, and what a person permitted."""
+        call, entry = calls.claim(store.owner)
+        call = replace(
+            call,
+            terms=Terms(
+                key="k1",
+                place="header x",
+                keyed_at=5.5,
+                bound_to=b"\0\xff",
+                granted=True,
+                said="é",
+                until=7.0,
+            ),
+        )
+        await store.swap(call, entry, expected=0)
+        assert await store.get(call.key) == call
 
     async def test_calls_are_found_newest_first_page_by_page(self, store: Store, other: Store) -> None:
         """Every call once, in the order of first sight, whoever made it and whatever became of it since; what

@@ -19,7 +19,9 @@ from proxy.errors import StoreUnavailable
 from proxy.store import blobs as module
 from proxy.store.base import BlobLost, BlobRef
 from proxy.store.blobs import CHUNK, Blobs
+from tests import ambient
 from tests.inside import until
+from tests.mishaps import Damage, damage_blob
 
 
 @pytest.fixture
@@ -99,6 +101,23 @@ async def test_a_damaged_blob_is_replaced_when_it_is_put_again(
         await read(blobs, ref)
     assert await blobs.put([b"ten bytes!"]) == ref
     assert await read(blobs, ref) == b"ten bytes!"
+
+
+@pytest.mark.parametrize("damage", Damage)
+@pytest.mark.usefixtures("any_store")
+async def test_in_every_store_a_damaged_blob_is_replaced_when_it_is_put_again(
+    tmp_path: Path, damage: Damage
+) -> None:
+    """Also if nobody has read it since: whoever puts it names a whole one."""
+    store = await ambient.opened(tmp_path)
+    try:
+        content = [b"a" * 300_000, b"b" * 300_000]
+        ref = await store.put_blob(content)
+        damage_blob(ambient.store(), tmp_path, damage)
+        assert await store.put_blob(content) == ref
+        assert b"".join([part async for part in store.read_blob(ref)]) == b"".join(content)
+    finally:
+        await store.close()
 
 
 async def test_reuse_makes_a_blob_young_again(tmp_path: Path, blobs: Blobs) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -75,8 +76,11 @@ class PolicyWatch:
         tell: Told,
         presets: Path | None = None,
         every: float = POLL_EVERY,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
+        """`environ`: where the credentials are that semel adds."""
         self._sources = tuple(sources)
+        self._environ = environ
         self._presets = presets if presets is not None else presets_directory()
         self._tell = tell
         self._every = every
@@ -85,7 +89,7 @@ class PolicyWatch:
         # Looked at before loading: what changes in between is seen as a change afterwards.
         self._loaded = self._look()
         self._last = self._loaded
-        self._current = load_policies(self._sources, presets=self._presets)
+        self._current = load_policies(self._sources, presets=self._presets, environ=self._environ)
 
     @property
     def current(self) -> PolicySet:
@@ -144,6 +148,6 @@ class PolicyWatch:
 
     def _read(self) -> PolicySet | Kept:
         try:
-            return load_policies(self._sources, presets=self._presets)
+            return load_policies(self._sources, presets=self._presets, environ=self._environ)
         except PolicyMistakes as wrong:
             return Kept(wrong.mistakes)

@@ -584,3 +584,18 @@ def test_a_store_in_trouble_is_the_record_s_trouble(
     assert ran.status == 1
     assert "the disk reports an error" in ran.err
     assert "would refuse" not in ran.err
+
+
+def test_a_header_that_semel_replaces_is_left_out_of_the_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `inject` the agent's own value does not count, explain says why, and it needs no secret itself."""
+    policy = "upstream: up\nbase_url: http://127.0.0.1:PORT\ninject: {header: X-Own, value_env: UP_KEY}\n"
+    monkeypatch.setenv("UP_KEY", "geheim-of-semel")
+    sent = [Request("POST", "/up/x", (f"X-Own: geheim-{one}",), "{}") for one in ("a", "b")]
+    (first, name), second = recorded(tmp_path, policy, *sent)
+    assert (first, second) == ("executed", ("replayed", name))
+    monkeypatch.delenv("UP_KEY")
+    told = document(capsys, tmp_path, sent[0])
+    assert told["call"] == name
+    assert {"what": "header x-own", "why": "semel sends its own in its place (inject)"} in told["left_out"]

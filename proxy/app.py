@@ -11,7 +11,7 @@ from typing import Any
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
 from proxy.admin.rules import lifetimes_in, segments_in
-from proxy.clock import Clock, SystemClock
+from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
@@ -28,9 +28,11 @@ from proxy.front.own import OwnPages
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
+from proxy.notifying.hook import Hook
+from proxy.notifying.making import make_hook
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
-from proxy.reload import Kept, PolicyWatch, Reloaded
+from proxy.reload import PolicyWatch, Reloads
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
@@ -61,10 +63,11 @@ class App:
     _upstream: HttpUpstream
     _aside: Aside
     _log: LogObserver
-    _reloads: _Reloads
+    _reloads: Reloads
     _sweeper: asyncio.Task[None]
     _collector: asyncio.Task[None]
     _siblings: Siblings | None
+    _hook: Hook | None
 
     @classmethod
     async def start(
@@ -92,18 +95,28 @@ class App:
         spool = settings.state if settings.store == "embedded" else None
         metrics = MetricsObserver(store=store.name)
         siblings = None if place is None else Siblings(place, metrics.figures)
-        if siblings is not None:
-            metrics.take_over(siblings.inherited())
-        observer = Everyone(metrics, log)
-        reloads = _Reloads(store, observer, clock)
+        inherited = {} if siblings is None else siblings.inherited()
+        metrics.take_over(inherited)
+        own = OwnPlaces()
+        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
+        hook = make_hook(
+            settings.notify,
+            store=store,
+            client=HttpUpstream(leads_back=own.lie_at),  # no receiver takes a connection from a call
+            clock=clock,
+            tell=log.noted,
+            count=metrics.notified,
+            worker=0 if place is None else place.number,
+            follows_another=bool(inherited),
+        )
+        observer = Everyone(metrics, log, *(() if hook is None else (hook,)))
+        reloads = Reloads(store, observer, clock)
         watch = PolicyWatch(settings.policies, tell=reloads)
         ledger = Ledger(
             store=store, codec=Codec(), clock=clock, observer=observer, inline_body=limits.inline_body
         )
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
-        own = OwnPlaces()
-        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
         aside = Aside()
         flights = Flights(
             store=store,
@@ -186,6 +199,8 @@ class App:
         own.listen_at([socket.getsockname()[:2] for socket in server.sockets])
         if settings.reload:
             watch.start()
+        if hook is not None:
+            hook.start("" if own.are_everywhere() else f"http://{Address(listen.host, port)}")
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
         collector = asyncio.create_task(
             collect_forever(
@@ -213,6 +228,7 @@ class App:
             _sweeper=sweeper,
             _collector=collector,
             _siblings=siblings,
+            _hook=hook,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -232,6 +248,7 @@ class App:
             self._reloads.stop,
             drain,
             partial(self._listener.shutdown, timeout=1.0),
+            *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
             self._upstream.close,
             self.store.close,
@@ -296,39 +313,3 @@ async def _first_sweep(
             f"{place_of(settings).shown} cannot be used to keep the record: {error.detail}. Mend that, or "
             f"{mend}."
         ) from error
-
-
-class _Reloads:
-    """Tells of reloads, and of the calls that a new policy gives another name."""
-
-    def __init__(self, store: Store, observer: Observer, clock: Clock) -> None:
-        self._store = store
-        self._observer = observer
-        self._clock = clock
-        self._counting: set[asyncio.Task[None]] = set()
-
-    def __call__(self, result: Reloaded | Kept) -> None:
-        match result:
-            case Reloaded(policies, renamed):
-                self._observer.reloaded(good=True, detail=f"upstreams: {len(policies.upstreams)}")
-                if renamed:
-                    task = asyncio.get_running_loop().create_task(self._count(renamed))
-                    self._counting.add(task)
-                    task.add_done_callback(self._counting.discard)
-            case Kept(mistakes):
-                self._observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
-
-    async def _count(self, renamed: tuple[tuple[str, str], ...]) -> None:
-        """A renamed call that is made again is a new one: whoever edits a policy should know how many."""
-        for upstream, rule in renamed:
-            try:
-                live = await self._store.live_calls(upstream, rule, self._clock.now())
-            except StoreUnavailable as error:
-                self._observer.noted("store-trouble", doing="counting renamed calls", error=error.detail)
-                return
-            self._observer.noted("calls-renamed", upstream=upstream, rule=rule, live_calls=live)
-
-    async def stop(self) -> None:
-        for task in self._counting:
-            task.cancel()
-        await asyncio.gather(*self._counting, return_exceptions=True)

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from proxy.core.divergence import OnDivergence
+from proxy.notifying.schema import NOTIFY, Notify, build_notify
 from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Check, Field, Level, Section, nested
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
@@ -136,6 +137,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     auth: Auth | None = None
     encryption: Encryption | None = None
+    notify: Notify | None = None
     forward: Forward = field(default_factory=Forward)
     runs: Runs = field(default_factory=Runs)
     owners: Owners = field(default_factory=Owners)
@@ -299,6 +301,7 @@ SETTINGS = _level(
     Field("limits", "How much of anything.", nested(LIMITS, Limits), "{}"),
     Field("auth", "Who may call.", nested(AUTH, Auth)),
     Field("encryption", "Encryption at rest.", nested(ENCRYPTION, Encryption)),
+    Field("notify", "Whom to tell when a call needs a person.", nested(NOTIFY, build_notify)),
     Field("forward", "The forward proxy.", nested(FORWARD, Forward), "{}"),
     Field("runs", "Runs.", nested(RUNS, Runs), "{}"),
     Field("owners", "How processes on one store watch each other.", nested(OWNERS, Owners), "{}"),
@@ -307,4 +310,4 @@ SETTINGS = _level(
     checked_by=(_loopback_without_auth,),
 )
 
-LEVELS = (SETTINGS, TLS, AUTH, TOKEN, ENCRYPTION, LIMITS, FORWARD, RUNS, OWNERS, GC)
+LEVELS = (SETTINGS, TLS, AUTH, TOKEN, ENCRYPTION, NOTIFY, LIMITS, FORWARD, RUNS, OWNERS, GC)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from proxy.cli.configuration import add_config_flag
 from proxy.cli.output import DONE, USAGE, add_json, print_json
 from proxy.cli.parsing import examples
+from proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from proxy.core.policy import PolicySet
-    from proxy.policy_file import Mistake
+    from proxy.notifying.schema import Notify
+    from proxy.policy_file import Mistake, Mistakes
     from proxy.policy_file.mistakes import Log
 
 _PLACES = {
@@ -100,6 +102,23 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _signs(notify: Notify | None, unset: Log) -> list[Mistakes]:
+    """Whether there is a secret to sign notifications with."""
+    from proxy.notifying.signing import SecretMissing, read_secret
+    from proxy.policy_file import Mistake, SettingsMistakes
+    from proxy.policy_file.mistakes import Place
+
+    if notify is None:
+        return []
+    try:
+        read_secret(notify.secret_env, os.environ)
+    except SecretMissing as missing:
+        unset.add(Place(notify.secret_env), str(missing))
+    except ConfigurationError as error:
+        return [SettingsMistakes([Mistake(notify.secret_env, 0, 0, str(error))])]
+    return []
+
+
 def _told(mistakes: Iterable[Mistake]) -> list[dict[str, object]]:
     return [
         {"file": one.file, "line": one.line, "column": one.col, "message": one.message}
@@ -117,6 +136,7 @@ def _load(options: argparse.Namespace, unset: Log) -> PolicySet:
     try:
         settings = load_settings({}, os.environ, options.config)
         sources = sources or settings.policies
+        wrong += _signs(settings.notify, unset)
     except SettingsMistakes as found:
         wrong.append(found)
     try:

@@ -178,8 +178,9 @@ async def test_what_was_decided_meanwhile_is_not_told_any_more(tmp_path: Path) -
         )
         assert decided.status == 200
         free.set()
-        while not await there.counted("in_doubt", "overtaken"):
-            await asyncio.sleep(0.002)
+        async with asyncio.timeout(15):
+            while not await there.counted("in_doubt", "overtaken"):
+                await asyncio.sleep(0.002)
         assert there.receiver.started == 2
 
 

@@ -17,7 +17,7 @@ from proxy.notifying.schema import NOTIFY, Notify, build_notify
 from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Check, Field, Level, Section, nested
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
-from proxy.policy_file.nodes import Broken, Items, Node
+from proxy.policy_file.nodes import Broken, Items, Node, locate
 from proxy.policy_file.values import (
     boolean,
     choice,
@@ -200,6 +200,16 @@ def _loopback_without_auth(section: Section, log: Log) -> None:
         )
 
 
+def _one_role_per_token(section: Section, log: Log) -> None:
+    """Else which of the two it has would depend on the order of the lines."""
+    seen: set[str] = set()
+    for index, token in enumerate(section.values.get("tokens") or ()):
+        if token.sha256 in seen:
+            at = locate(section.nodes["tokens"], index, "sha256")
+            log.add(at, "this token is listed already: one token has one tenant and one role, make another")
+        seen.add(token.sha256)
+
+
 def _death_takes_longer_than_a_beat(section: Section, log: Log) -> None:
     if section.sound("heartbeat", "dead_after") and section.get("dead_after") < 2 * section.get("heartbeat"):
         at = section.keys.get("dead_after") or section.keys["heartbeat"]
@@ -235,6 +245,7 @@ AUTH = _level(
     "auth",
     "Who may call.",
     Field("tokens", "The tokens.", required=True, parse=list_of(nested(TOKEN, Token))),
+    checked_by=(_one_role_per_token,),
 )
 ENCRYPTION = _level(
     "encryption",

@@ -5,18 +5,23 @@ What is not listed here as open to another role is for operators of the tenant a
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from proxy.admin.route import PREFIX, Route
 from proxy.admin.routes import ROUTES
+from proxy.errors import Refusal
+from proxy.front import door
 from proxy.settings import Role, Token
 from proxy.tokens import digest
 from tests.admin.run_scene import POLICY
@@ -194,3 +199,19 @@ async def test_a_token_that_is_its_own_digest_lets_nobody_in(tmp_path: Path) -> 
             for shown in (known.sha256, known.sha256.upper(), f"sha256:{known.sha256}"):
                 got = await call(there.port, "GET", "/metrics", {"Semel-Token": shown})
                 assert got.status == 401
+
+
+def test_every_known_digest_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In constant time and all of them: neither the first nor the last is found sooner."""
+    compared: list[str] = []
+
+    def compare(known: str, presented: str) -> bool:
+        compared.append(known)
+        return hmac.compare_digest(known, presented)
+
+    monkeypatch.setattr(door, "hmac", SimpleNamespace(compare_digest=compare))
+    for token in (TOKENS[Role.AGENT, OURS], TOKENS[Role.METRICS, THEIRS], "semel_unknown"):
+        compared.clear()
+        with contextlib.suppress(Refusal):
+            door.Door(KNOWN).for_calls(token)
+        assert compared == [known.sha256 for known in KNOWN]

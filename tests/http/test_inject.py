@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,24 @@ from proxy.core.recipe import pinned, recipe_of
 from proxy.front.naming import ToName
 from proxy.policy_file import PolicyMistakes, load_policies, recipe_changes
 from proxy.policy_file.injected import read_value
+from proxy.settings import Role, Token
+from proxy.tokens import digest
 from tests.http.numbered import problem
 from tests.http.test_hot_reload import told
-from tests.inside import Answer, call, raw_call, read_answer, request_bytes, semel
+from tests.inside import Answer, raw_call, read_answer, request_bytes, semel
 from tests.origin import OK, READ_ALL, Close, Origin, Script, Seen, answer
 from tests.process import SemelProcess
 
 SECRET = "Bearer wohl-verwahrt-4711"
 INJECT = "inject: {header: Authorization, value_env: MAIL_KEY}\n"
 NUMBERED = [(*READ_ALL, answer(200, b"answer %d" % number)) for number in range(1, 30)]
+
+
+async def call(
+    port: int, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> Answer:
+    """By the name that a client on this machine uses."""
+    return await raw_call(port, request_bytes(method, target, headers, body, host=f"127.0.0.1:{port}"))
 
 
 @dataclass(slots=True)
@@ -45,7 +54,7 @@ class There:
         return await call(self.port, "POST", "/up/v1/send", named, body)
 
     async def look(self, page: str) -> Answer:
-        return await raw_call(self.port, request_bytes("GET", page, host=f"127.0.0.1:{self.port}"))
+        return await call(self.port, "GET", page)
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +90,7 @@ async def test_the_credential_goes_upstream_whatever_the_agent_sends(tmp_path: P
     ]
     async with place(tmp_path) as there:
         for number, lines in enumerate(variants):
-            head = [f"{method} /up/v1/{number} HTTP/1.1", "Host: semel", "Content-Length: 2", *lines]
+            head = [f"{method} /up/v1/{number} HTTP/1.1", "Host: localhost", "Content-Length: 2", *lines]
             got = await raw_call(there.port, "\r\n".join(head).encode() + b"\r\n\r\n{}")
             assert got.status == 200, lines
         assert [sent(seen) for seen in there.origin.requests] == [[SECRET]] * 4
@@ -113,7 +122,9 @@ async def test_a_kept_connection_and_a_remembered_head_carry_it_again(tmp_path: 
         reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
         for number in range(5):
             body = b'{"n": %d}' % number
-            writer.write(request_bytes("POST", "/up/v1/send", {"Authorization": "dummy"}, body))
+            writer.write(
+                request_bytes("POST", "/up/v1/send", {"Authorization": "dummy"}, body, host="[::1]:1")
+            )
             assert (await read_answer(reader)).semel == "executed"
         writer.close()
         assert there.origin.connections == 1
@@ -149,6 +160,43 @@ async def test_trace_would_show_it_to_the_agent(tmp_path: Path) -> None:
         got = await call(there.port, "TRACE", "/up/v1/send")
         assert (got.status, problem(got)) == (403, "denied")
         assert there.origin.started == 0
+
+
+PAGES = {
+    "another site's form": {"Origin": "https://evil.example", "Content-Type": "text/plain"},
+    "another site's picture": {"Sec-Fetch-Site": "cross-site"},
+    "another port of this machine": {"Origin": "http://127.0.0.1:1"},
+    "a file": {"Origin": "null"},
+    "a rebound name": {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"},
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("method", ["POST", "GET", "OPTIONS"])
+async def test_a_page_of_another_site_does_not_use_it(tmp_path: Path, page: str, method: str) -> None:
+    """A browser on this machine reaches semel for every page that it shows. Nothing is sent for them."""
+    headers = dict(PAGES[page])
+    async with place(tmp_path) as there:
+        host = headers.pop("Host", f"127.0.0.1:{there.port}")
+        got = await raw_call(there.port, request_bytes(method, "/up/v1/send", headers, host=host))
+        assert (got.status, problem(got)) in ((403, "cross-site"), (421, "misdirected"))
+        assert there.origin.started == 0
+    async with place(tmp_path / "plain", more="") as there:  # nothing is added there: nothing is lent
+        got = await raw_call(there.port, request_bytes(method, "/up/v1/send", headers, host=host))
+        assert got.status == 200
+
+
+async def test_with_tokens_a_page_that_has_one_may(tmp_path: Path) -> None:
+    """A token is what pages of other sites do not have; who has it is let in, from wherever."""
+    agent = Token(sha256=digest("semel_agent"), tenant="acme", role=Role.AGENT)
+    headers = {"Origin": "https://app.example", "Semel-Token": "semel_agent"}
+    async with Origin(*NUMBERED) as origin:
+        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n{INJECT}"
+        async with semel(tmp_path, policy, tokens=[agent]) as app:
+            assert (await call(app.address.port, "POST", "/up/v1/send", headers, b"{}")).status == 200
+            del headers["Semel-Token"]
+            assert (await call(app.address.port, "POST", "/up/v1/send", headers, b"[]")).status == 401
+        assert origin.started == 1
 
 
 # ---- who asks ----

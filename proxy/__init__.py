@@ -16,6 +16,7 @@ A request flows downward through these files:
     recovery.py    the same table, applied to what a dead process left behind
     operator.py    the same table, applied by a person; admin/ is that person's desk, over HTTP or beside it
     explaining/    why a call has its name, and what would make two of them one
+    notifying/     somebody is told when a call needs a person: an observer, and a task that POSTs
     collecting.py  what is past its time goes, a little at a time
 
 app.py wires them and cli/ starts them; siblings.py is what several workers know of each other; demo/ is what

@@ -30,10 +30,11 @@ from proxy.front.own import OwnPages
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
+from proxy.notifying.hook import Hook
+from proxy.notifying.making import make_hook
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
-from proxy.reload import PolicyWatch
-from proxy.reload_news import ReloadNews
+from proxy.reload import PolicyWatch, Reloads
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Settings
@@ -64,10 +65,11 @@ class App:
     _upstream: HttpUpstream
     _aside: Aside
     _log: LogObserver
-    _reloads: ReloadNews
+    _reloads: Reloads
     _sweeper: asyncio.Task[None]
     _collector: asyncio.Task[None]
     _siblings: Siblings | None
+    _hook: Hook | None
 
     @classmethod
     async def start(
@@ -95,10 +97,22 @@ class App:
         spool = settings.state if settings.store == "embedded" else None
         metrics = MetricsObserver(store=store.name)
         siblings = None if place is None else Siblings(place, metrics.figures)
-        if siblings is not None:
-            metrics.take_over(siblings.inherited())
-        observer = Everyone(metrics, log)
-        reloads = ReloadNews(store, observer, clock)
+        inherited = {} if siblings is None else siblings.inherited()
+        metrics.take_over(inherited)
+        own = OwnPlaces()
+        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
+        hook = make_hook(
+            settings.notify,
+            store=store,
+            client=HttpUpstream(leads_back=own.lie_at),  # no receiver takes a connection from a call
+            clock=clock,
+            tell=log.noted,
+            count=metrics.notified,
+            worker=0 if place is None else place.number,
+            follows_another=bool(inherited),
+        )
+        observer = Everyone(metrics, log, *(() if hook is None else (hook,)))
+        reloads = Reloads(store, observer, clock)
         watch = PolicyWatch(settings.policies, tell=reloads, operators=settings.has_operators)
         codec = Codec()
         ledger = Ledger(
@@ -106,8 +120,6 @@ class App:
         )
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
-        own = OwnPlaces()
-        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
         aside = Aside()
         flights = Flights(
             store=store,
@@ -195,6 +207,8 @@ class App:
         own.listen_at([socket.getsockname()[:2] for socket in server.sockets])
         if settings.reload:
             watch.start()
+        if hook is not None:
+            hook.start("" if own.are_everywhere() else f"http://{Address(listen.host, port)}")
         sweeper = asyncio.create_task(sweep_forever(store, ledger, observer, clock, unreadable))
         collector = asyncio.create_task(
             collect_forever(
@@ -222,6 +236,7 @@ class App:
             _sweeper=sweeper,
             _collector=collector,
             _siblings=siblings,
+            _hook=hook,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -241,6 +256,7 @@ class App:
             self._reloads.stop,
             drain,
             partial(self._listener.shutdown, timeout=1.0),
+            *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
             self._upstream.close,
             self.store.close,

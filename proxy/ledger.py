@@ -16,7 +16,7 @@ from proxy.core import approval as asking
 from proxy.core import decide as core
 from proxy.core.clauses import UpstreamKey
 from proxy.core.doubt import place_of
-from proxy.core.intent import Answer, Call, Entry, Event, State, evolve
+from proxy.core.intent import NEED_A_PERSON, Answer, Call, Entry, Event, State, evolve
 from proxy.core.policy import Rule
 from proxy.core.run_record import Serving
 from proxy.core.terms import Terms
@@ -99,6 +99,8 @@ class Ledger:
         began = self._clock.monotonic()
         swap = await self._store.swap(call, entry, expected=expected, served=served)
         self._observer.store_took("swap", self._clock.monotonic() - began)
+        if swap.won and call.state in NEED_A_PERSON and entry.before is not call.state:
+            self._observer.entered(call)
         if call.run and swap.won:
             written = evolve(call, seq=swap.seq)
             self.answers.recorded(written)

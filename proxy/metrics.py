@@ -118,6 +118,12 @@ class MetricsObserver(Deaf):
         self._polls = _Counter(
             "semel_suspected_polls", "Replays of one call that look like polling", "upstream", "rule"
         )
+        self._notifications = _Counter(
+            "semel_notifications",
+            "What became of notifications; failed ones are tried again",
+            "type",
+            "result",
+        )
         self._reloads = _Counter("semel_policy_reloads", "Policy reloads", "result")
         self._call_seconds = _Histogram(
             "semel_call_seconds",
@@ -142,6 +148,7 @@ class MetricsObserver(Deaf):
             self._divergences,
             self._polls,
             self._reloads,
+            self._notifications,
         )
         self._histograms = (self._call_seconds, self._upstream_seconds, self._store_seconds)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -175,6 +182,10 @@ class MetricsObserver(Deaf):
             self._divergences.values[()] += 1
         elif event == POLLING:
             self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
+
+    def notified(self, kind: str, result: str) -> None:
+        """Counted apart from what is told: what is dropped comes in thousands, and the log says it once."""
+        self._notifications.values[kind, result] += 1
 
     def figures(self) -> Figures:
         """What this process has counted, for whoever sums."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from proxy.core.intent import Call
+
 # Events that are counted beside being told.
 DIVERGED, POLLING = "diverged", "looks-like-polling"
 
@@ -46,6 +48,9 @@ class Observer(Protocol):
 
     def reloaded(self, *, good: bool, detail: str) -> None: ...
 
+    def entered(self, call: Call) -> None:
+        """A call has come into doubt, or waits for approval: said once it is durable, by whoever wrote it."""
+
     def noted(self, event: str, **fields: object) -> None:
         """Anything an operator should read in the log: recoveries, store trouble, late answers."""
 
@@ -63,6 +68,9 @@ class Deaf:
         """Not listening."""
 
     def reloaded(self, *, good: bool, detail: str) -> None:
+        """Not listening."""
+
+    def entered(self, call: Call) -> None:
         """Not listening."""
 
     def noted(self, event: str, **fields: object) -> None:
@@ -92,4 +100,5 @@ class Everyone:
         self.sent: Callable[[Sent], None] = all_who("sent")
         self.store_took: Callable[[str, float], None] = all_who("store_took")
         self.reloaded = all_who("reloaded")
+        self.entered: Callable[[Call], None] = all_who("entered")
         self.noted = all_who("noted")

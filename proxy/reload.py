@@ -11,14 +11,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from proxy.clock import Clock
 from proxy.core.policy import PolicySet
+from proxy.errors import StoreUnavailable
+from proxy.observe import Observer
 from proxy.policy_file import Mistake, PolicyMistakes, load_policies, presets_directory, recipe_changes
 from proxy.policy_file.load import PRESETS, policy_files
+from proxy.store.base import Store
 
 POLL_EVERY = 1.0
 
@@ -75,11 +80,14 @@ class PolicyWatch:
         tell: Told,
         presets: Path | None = None,
         every: float = POLL_EVERY,
+        environ: Mapping[str, str] = os.environ,
         operators: bool = True,
     ) -> None:
-        """`operators`: somebody has an operator's token, so that calls may wait for approval."""
+        """`environ`: where the credentials are that semel adds. `operators`: somebody has an operator's
+        token, so that calls may wait for approval."""
         self._operators = operators
         self._sources = tuple(sources)
+        self._environ = environ
         self._presets = presets if presets is not None else presets_directory()
         self._tell = tell
         self._every = every
@@ -152,4 +160,42 @@ class PolicyWatch:
             return Kept(wrong.mistakes)
 
     def _load_now(self) -> PolicySet:
-        return load_policies(self._sources, presets=self._presets, operators=self._operators)
+        return load_policies(
+            self._sources, presets=self._presets, environ=self._environ, operators=self._operators
+        )
+
+
+class Reloads:
+    """Tells of reloads, and of the calls that a new policy gives another name."""
+
+    def __init__(self, store: Store, observer: Observer, clock: Clock) -> None:
+        self._store = store
+        self._observer = observer
+        self._clock = clock
+        self._counting: set[asyncio.Task[None]] = set()
+
+    def __call__(self, result: Reloaded | Kept) -> None:
+        match result:
+            case Reloaded(policies, renamed):
+                self._observer.reloaded(good=True, detail=f"upstreams: {len(policies.upstreams)}")
+                if renamed:
+                    task = asyncio.get_running_loop().create_task(self._count(renamed))
+                    self._counting.add(task)
+                    task.add_done_callback(self._counting.discard)
+            case Kept(mistakes):
+                self._observer.reloaded(good=False, detail="; ".join(str(mistake) for mistake in mistakes))
+
+    async def _count(self, renamed: tuple[tuple[str, str], ...]) -> None:
+        """A renamed call that is made again is a new one: whoever edits a policy should know how many."""
+        for upstream, rule in renamed:
+            try:
+                live = await self._store.live_calls(upstream, rule, self._clock.now())
+            except StoreUnavailable as error:
+                self._observer.noted("store-trouble", doing="counting renamed calls", error=error.detail)
+                return
+            self._observer.noted("calls-renamed", upstream=upstream, rule=rule, live_calls=live)
+
+    async def stop(self) -> None:
+        for task in self._counting:
+            task.cancel()
+        await asyncio.gather(*self._counting, return_exceptions=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from proxy.notifying.schema import NOTIFY, SECRET_VARIABLE
 from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Log, Place, SettingsMistakes, Wrong, suggestion
@@ -38,7 +39,15 @@ DEFAULT_FILE = Path("semel.yaml")
 PREFIX = "SEMEL_"
 
 # What a variable or a flag can set. Tokens cannot: a list of mappings does not fit into one.
-_NESTED = {"tls": TLS, "limits": LIMITS, "forward": FORWARD, "runs": RUNS, "owners": OWNERS, "gc": GC}
+_NESTED = {
+    "tls": TLS,
+    "notify": NOTIFY,
+    "limits": LIMITS,
+    "forward": FORWARD,
+    "runs": RUNS,
+    "owners": OWNERS,
+    "gc": GC,
+}
 _PATHS: tuple[tuple[str, ...], ...] = (
     *((spec.key,) for spec in SETTINGS.fields if spec.key not in (*_NESTED, "auth", "encryption")),
     *((name, key) for name, level in _NESTED.items() for key in level.known()),
@@ -47,9 +56,18 @@ _PATHS: tuple[tuple[str, ...], ...] = (
 VARIABLES = {PREFIX + "_".join(path).upper(): path for path in _PATHS}
 
 # Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself, and
-# whether the command line shows where a defect is.
+# whether the command line shows where a defect is; and the secret that notifications are signed with.
 OTHER_VARIABLES = frozenset(
-    {"SEMEL_RUN", "SEMEL_ATTEMPT", "SEMEL_URL", "SEMEL_TOKEN", "SEMEL_SOAK", "SEMEL_CONFIG", "SEMEL_DEBUG"}
+    {
+        "SEMEL_RUN",
+        "SEMEL_ATTEMPT",
+        "SEMEL_URL",
+        "SEMEL_TOKEN",
+        "SEMEL_SOAK",
+        "SEMEL_CONFIG",
+        "SEMEL_DEBUG",
+        SECRET_VARIABLE,
+    }
 )
 
 # Flags are named like the setting, with one exception.

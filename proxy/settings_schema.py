@@ -13,10 +13,11 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from proxy.core.divergence import OnDivergence
+from proxy.notifying.schema import NOTIFY, Notify, build_notify
 from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Check, Field, Level, Section, nested
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
-from proxy.policy_file.nodes import Broken, Items, Node
+from proxy.policy_file.nodes import Broken, Items, Node, locate
 from proxy.policy_file.values import (
     boolean,
     choice,
@@ -136,6 +137,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     auth: Auth | None = None
     encryption: Encryption | None = None
+    notify: Notify | None = None
     forward: Forward = field(default_factory=Forward)
     runs: Runs = field(default_factory=Runs)
     owners: Owners = field(default_factory=Owners)
@@ -203,6 +205,16 @@ def _loopback_without_auth(section: Section, log: Log) -> None:
         )
 
 
+def _one_role_per_token(section: Section, log: Log) -> None:
+    """Else which of the two it has would depend on the order of the lines."""
+    seen: set[str] = set()
+    for index, token in enumerate(section.values.get("tokens") or ()):
+        if token.sha256 in seen:
+            at = locate(section.nodes["tokens"], index, "sha256")
+            log.add(at, "this token is listed already: one token has one tenant and one role, make another")
+        seen.add(token.sha256)
+
+
 def _death_takes_longer_than_a_beat(section: Section, log: Log) -> None:
     if section.sound("heartbeat", "dead_after") and section.get("dead_after") < 2 * section.get("heartbeat"):
         at = section.keys.get("dead_after") or section.keys["heartbeat"]
@@ -238,6 +250,7 @@ AUTH = _level(
     "auth",
     "Who may call.",
     Field("tokens", "The tokens.", required=True, parse=list_of(nested(TOKEN, Token))),
+    checked_by=(_one_role_per_token,),
 )
 ENCRYPTION = _level(
     "encryption",
@@ -304,6 +317,7 @@ SETTINGS = _level(
     Field("limits", "How much of anything.", nested(LIMITS, Limits), "{}"),
     Field("auth", "Who may call.", nested(AUTH, Auth)),
     Field("encryption", "Encryption at rest.", nested(ENCRYPTION, Encryption)),
+    Field("notify", "Whom to tell when a call needs a person.", nested(NOTIFY, build_notify)),
     Field("forward", "The forward proxy.", nested(FORWARD, Forward), "{}"),
     Field("runs", "Runs.", nested(RUNS, Runs), "{}"),
     Field("owners", "How processes on one store watch each other.", nested(OWNERS, Owners), "{}"),
@@ -312,4 +326,4 @@ SETTINGS = _level(
     checked_by=(_loopback_without_auth,),
 )
 
-LEVELS = (SETTINGS, TLS, AUTH, TOKEN, ENCRYPTION, LIMITS, FORWARD, RUNS, OWNERS, GC)
+LEVELS = (SETTINGS, TLS, AUTH, TOKEN, ENCRYPTION, NOTIFY, LIMITS, FORWARD, RUNS, OWNERS, GC)

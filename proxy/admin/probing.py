@@ -1,4 +1,5 @@
-"""An operator's "probe now": the upstream is asked, with what semel itself knows of how to ask it."""
+"""An operator's "probe now": the upstream is asked with the credential that semel itself holds (`inject`), or
+with none."""
 
 from __future__ import annotations
 
@@ -23,13 +24,14 @@ def probes_in(policies: Callable[[], PolicySet], doubts: Doubts) -> Probes:
         rule = next((one for one in (upstream.rules if upstream else ()) if one.name == call.rule), None)
         if upstream is None or rule is None or rule.probe is None:
             return Unclear(f"the policies have no probe for the rule {call.rule!r} of {call.upstream!r}")
+        own = () if upstream.inject is None else (upstream.inject.pair,)
         out = Outgoing(
             scheme=upstream.scheme,
             host=upstream.host,
             port=upstream.port,
             method=rule.probe.method,
             target=b"/",
-            headers=((b"Host", upstream.authority), (b"Accept", b"application/json")),
+            headers=((b"Host", upstream.authority), (b"Accept", b"application/json"), *own),
             body=None,
             timeouts=upstream.timeouts,
             max_idle=FRESH,

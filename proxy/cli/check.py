@@ -7,36 +7,47 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from proxy.cli.configuration import add_config_flag
 from proxy.cli.output import DONE, USAGE, add_json, print_json
 from proxy.cli.parsing import examples
+from proxy.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from proxy.core.policy import PolicySet
+    from proxy.notifying.schema import Notify
+    from proxy.policy_file import Mistake, Mistakes
+    from proxy.policy_file.mistakes import Log
+
+_PLACES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["file", "line", "column", "message"],
+        "additionalProperties": False,
+        "properties": {
+            "file": {"type": "string", "minLength": 1},
+            # 0: not in a file, but in a variable (`file` is then its name).
+            "line": {"type": "integer", "minimum": 0},
+            "column": {"type": "integer", "minimum": 0},
+            "message": {"type": "string", "minLength": 1},
+        },
+    },
+}
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "required": ["mistakes", "upstreams", "rules"],
+    "required": ["mistakes", "warnings", "upstreams", "rules"],
     "additionalProperties": False,
     "properties": {
-        "mistakes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["file", "line", "column", "message"],
-                "additionalProperties": False,
-                "properties": {
-                    "file": {"type": "string", "minLength": 1},
-                    # 0: not in a file, but in a variable (`file` is then its name).
-                    "line": {"type": "integer", "minimum": 0},
-                    "column": {"type": "integer", "minimum": 0},
-                    "message": {"type": "string", "minLength": 1},
-                },
-            },
-        },
+        "mistakes": _PLACES,
+        # What keeps a semel from starting here, and is no mistake of the files: credentials are not at hand
+        # wherever files are checked.
+        "warnings": _PLACES,
         "upstreams": {"type": "integer", "minimum": 0},
         "rules": {"type": "integer", "minimum": 0},
     },
@@ -68,28 +79,54 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(options: argparse.Namespace) -> int:
     """Mistakes is a ConfigurationError: main prints its lines and exits with 2."""
     from proxy.policy_file import Mistakes
+    from proxy.policy_file.mistakes import Log
 
+    unset = Log()
     try:
-        policies = _load(options)
+        policies = _load(options, unset)
     except Mistakes as found:
         if not options.json:
             raise
-        told = [
-            {"file": one.file, "line": one.line, "column": one.col, "message": one.message}
-            for one in found.mistakes
-        ]
-        print_json({"mistakes": told, "upstreams": 0, "rules": 0})
+        told = {"mistakes": _told(found.mistakes), "warnings": _told(unset.noted)}
+        print_json({**told, "upstreams": 0, "rules": 0})
         return USAGE
     upstreams = len(policies.upstreams)
     rules = sum(len(upstream.rules) for upstream in policies.upstreams.values())
     if options.json:
-        print_json({"mistakes": [], "upstreams": upstreams, "rules": rules})
+        warnings = _told(unset.noted)
+        print_json({"mistakes": [], "warnings": warnings, "upstreams": upstreams, "rules": rules})
     else:
+        for one in sorted(unset.noted):
+            print(f"warning: {one}. Where semel serves it has to be set.", file=sys.stderr)
         print(f"no mistakes (upstreams: {upstreams}, rules: {rules})")
     return DONE
 
 
-def _load(options: argparse.Namespace) -> PolicySet:
+def _signs(notify: Notify | None, unset: Log) -> list[Mistakes]:
+    """Whether there is a secret to sign notifications with."""
+    from proxy.notifying.signing import SecretMissing, read_secret
+    from proxy.policy_file import Mistake, SettingsMistakes
+    from proxy.policy_file.mistakes import Place
+
+    if notify is None:
+        return []
+    try:
+        read_secret(notify.secret_env, os.environ)
+    except SecretMissing as missing:
+        unset.add(Place(notify.secret_env), str(missing))
+    except ConfigurationError as error:
+        return [SettingsMistakes([Mistake(notify.secret_env, 0, 0, str(error))])]
+    return []
+
+
+def _told(mistakes: Iterable[Mistake]) -> list[dict[str, object]]:
+    return [
+        {"file": one.file, "line": one.line, "column": one.col, "message": one.message}
+        for one in sorted(mistakes)
+    ]
+
+
+def _load(options: argparse.Namespace, unset: Log) -> PolicySet:
     """All mistakes at once: those of semel.yaml do not keep those of the files from being told."""
     from proxy.policy_file import Mistakes, SettingsMistakes, load_policies, presets_directory
     from proxy.settings import load_settings
@@ -100,10 +137,17 @@ def _load(options: argparse.Namespace) -> PolicySet:
         settings = load_settings({}, os.environ, options.config)
         operators = bool(sources) or settings.has_operators
         sources = sources or settings.policies
+        wrong += _signs(settings.notify, unset)
     except SettingsMistakes as found:
         wrong.append(found)
     try:
-        policies = load_policies(sources, presets=presets_directory(), operators=operators)
+        policies = load_policies(
+            sources,
+            presets=presets_directory(),
+            environ=os.environ,
+            unset=unset,
+            operators=operators,
+        )
     except Mistakes as found:
         wrong.append(found)
     if wrong:

@@ -7,6 +7,7 @@ sent), and for every SDK whose API is configured what points it at semel. Nothin
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
@@ -144,16 +145,22 @@ def _settings(options: argparse.Namespace) -> tuple[Settings | None, list[Findin
 def _policies(settings: Settings) -> tuple[PolicySet | None, list[Finding]]:
     from proxy.cli.examine import failure, ok, warning
     from proxy.policy_file import Mistakes, load_policies, presets_directory
+    from proxy.policy_file.mistakes import Log
 
+    unset = Log()
     try:
-        policies = load_policies(settings.policies, presets=presets_directory())
+        policies = load_policies(
+            settings.policies, presets=presets_directory(), environ=os.environ, unset=unset
+        )
     except Mistakes as wrong:
         do = "Correct it; `semel check` shows all mistakes."
         return None, [failure("policies", str(mistake), do) for mistake in wrong.mistakes]
     rules = sum(len(upstream.rules) for upstream in policies.upstreams.values())
     found = f"upstreams: {len(policies.upstreams)}, rules: {rules}"
     if policies.upstreams:
-        return policies, [ok("policies", found)]
+        do = "Set it where semel is started; here it may be missing."
+        missing = [warning("policies", str(one), do) for one in sorted(unset.noted)]
+        return policies, [ok("policies", found), *missing]
     do = "Give policy files with --policies PATH, or name them in semel.yaml."
     return policies, [warning("policies", "no upstream is configured", do)]
 

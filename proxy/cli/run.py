@@ -151,7 +151,8 @@ def _configuration(options: argparse.Namespace) -> tuple[Settings, list[Upstream
 
     flags = {"listen": NOWHERE_ELSE, "state": options.state_dir, "policies": options.policies}
     settings = settings_of_proxy(flags, options.config)
-    policies = load_policies(settings.policies, presets=presets_directory())
+    serves = None if options.proxy is not None else os.environ
+    policies = load_policies(settings.policies, presets=presets_directory(), environ=serves)
     return settings, list(policies.upstreams.values())
 
 

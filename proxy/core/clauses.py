@@ -6,7 +6,7 @@ by hand in a test obeys the same laws.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
@@ -119,5 +119,18 @@ class Redact:
 class Inject:
     """A credential that semel holds, so that the agent does not."""
 
-    header: str
+    header: str  # as written
     value_env: str
+    # Only a semel that serves has it. Never shown: whoever prints a policy prints no secret.
+    value: bytes = field(default=b"", repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.header.lower()
+
+    @property
+    def pair(self) -> tuple[bytes, bytes]:
+        """What goes upstream."""
+        if not self.value:  # a call without it would be made in the name of nobody, or of the agent
+            raise RuntimeError(f"{self.value_env} was not read: nothing may be sent without it")
+        return self.header.encode(), self.value

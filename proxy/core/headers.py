@@ -5,6 +5,7 @@ Both are removed before a message is handed on. Everything else stays as it came
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -50,6 +51,13 @@ def end_to_end(headers: Headers) -> Headers:
 def without_semel(headers: Headers) -> Headers:
     """Without what is said to semel (Semel-Run, Semel-Token, …): no upstream ever sees it."""
     return tuple([pair for pair in headers if not pair[0].lower().startswith(SEMEL_PREFIX)])
+
+
+@lru_cache(maxsize=MANY_HEADS)
+def without_header(headers: Headers, name: str) -> Headers:
+    """Without every header of this name, which is in lower case."""
+    left_out = name.encode()
+    return tuple([pair for pair in headers if pair[0].lower() != left_out])
 
 
 def is_event_stream(headers: Headers) -> bool:

@@ -69,6 +69,8 @@ TRANSITIONS: Mapping[tuple[State | None, Event], State] = MappingProxyType(
 
 # The states in which nobody may delete or evict a row: an effect may be out there.
 OPEN_STATES = frozenset({State.PENDING, State.IN_DOUBT})
+# The states that a person is told of (Observer.entered).
+NEED_A_PERSON = frozenset({State.IN_DOUBT, State.AWAITING_APPROVAL})
 SETTLED_STATES = frozenset({State.DONE, State.RELEASED, State.DENIED})
 
 

@@ -213,13 +213,23 @@ class Upstream:
     hosts: tuple[str, ...] = ()  # empty: the base address's own
     protocol: Wire = Wire.HTTP
     inject: Inject | None = None
+    # The header, in lower case, whose value from the agent is not sent, and so names no call: two agents with
+    # different placeholders make the same call. Nor does the value that is sent in its place: with a new key
+    # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
+    replaced: str | None = None
 
+    secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
     def __post_init__(self) -> None:
         host = f"[{self.host}]" if ":" in self.host else self.host
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
+        injected = "" if self.inject is None else self.inject.name
+        if self.replaced is None:
+            object.__setattr__(self, "replaced", injected)
+        further = [name for name in (injected, self.replaced) if name]
+        object.__setattr__(self, "secrets", tuple(dict.fromkeys((*self.credentials, *further))))
 
     @property
     def places(self) -> tuple[tuple[str, int], ...]:

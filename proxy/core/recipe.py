@@ -32,10 +32,12 @@ class UnknownRecipe(Exception):
 
 def recipe_of(upstream: Upstream) -> str:
     """Version of the canonical form; of each rule match, mode, safe, scope, repeat and key."""
+    replaced = {"replaced": upstream.replaced} if upstream.replaced else {}
     return orjson.dumps(
         {
             "canonical": CANONICAL_VERSION,
             "credentials": upstream.credentials,
+            **replaced,
             "rules": [_written(rule) for rule in upstream.rules],
         },
         option=orjson.OPT_SORT_KEYS,
@@ -71,7 +73,10 @@ def pinned(upstream: Upstream, recipe: str) -> tuple[Upstream, int]:
         )
     present = {rule.name: rule for rule in upstream.rules}
     rules = tuple(_read(rule, present.get(rule["name"])) for rule in said["rules"])
-    return replace(upstream, rules=rules, credentials=tuple(said["credentials"])), canonical
+    as_then = replace(
+        upstream, rules=rules, credentials=tuple(said["credentials"]), replaced=said.get("replaced", "")
+    )
+    return as_then, canonical
 
 
 def _read(said: dict[str, Any], present: Rule | None) -> Rule:

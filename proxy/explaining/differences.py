@@ -81,8 +81,8 @@ def _why_path(one: str, other: str, rule: Rule, rule_there: Rule) -> str:
 
 def _headers(here: ToName, there: ToName, rule: Rule) -> Iterator[Difference]:
     further = here.upstream.credentials
-    mine = sort_headers(here.headers, rule.key.headers, further)
-    yours = sort_headers(there.headers, rule.key.headers, further)
+    mine = sort_headers(here.counted, rule.key.headers, further)
+    yours = sort_headers(there.counted, rule.key.headers, further)
     for name in sorted({name for name, _ in (*mine.keyed, *yours.keyed)}):
         one = [value for key, value in mine.keyed if key == name]
         other = [value for key, value in yours.keyed if key == name]

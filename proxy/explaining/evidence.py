@@ -68,7 +68,7 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
 def _not_given(here: ToName, rule: Rule) -> str:
     """Empty where secrets that count were typed: then those of the record were others."""
     if credentials_count(here, rule):
-        given = sort_headers(here.headers, (), here.upstream.credentials).credentials
+        given = sort_headers(here.counted, (), here.upstream.credentials).credentials
         return "" if given else "no credentials were given with -H: taken to be the same caller"
     keyed = {name.encode() for name in rule.key.headers}
     if any(name.lower() in keyed for name, _ in hidden(here)):

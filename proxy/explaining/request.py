@@ -157,7 +157,7 @@ def under(request: ToName, rule: Rule, key: KeyRecipe) -> ToName:
 
 def hidden(request: ToName) -> Headers:
     """The headers of a request that a record of it would not keep."""
-    kept = set(without_secrets(request.headers, request.upstream.credentials))
+    kept = set(without_secrets(request.headers, request.upstream.secrets))
     return tuple(pair for pair in request.headers if pair not in kept)
 
 

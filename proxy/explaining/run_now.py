@@ -113,7 +113,7 @@ async def _dead(store: Store, known: list[tuple[Step, Occurrence]]) -> frozenset
 def _asked(question: InQuestion, store: Store, rows: tuple[Occurrence, ...]) -> tuple[Ask, str]:
     """And what was taken for granted: nobody types credentials to ask about a call in flight."""
     request, rule, attempt = question.request, question.named.match.rule, question.book.attempt
-    evidence = evidence_of(request.headers, request.upstream.credentials, store.secret)
+    evidence = evidence_of(request.counted, request.upstream.credentials, store.secret)
     credentials, assumed = evidence.credentials, ""
     in_flight = [x for row in rows for x in row.by(attempt) if x.end is End.UNDER_WAY and x.credentials]
     if not credentials and in_flight and attempt:

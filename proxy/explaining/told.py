@@ -186,12 +186,12 @@ def _fields(kind: str, steps: tuple[str, ...], value: Json) -> Iterator[tuple[st
 
 
 def _counted(request: ToName, rule: Rule) -> list[tuple[str, str]]:
-    return counted_headers(request.headers, rule, request.upstream.credentials)
+    return counted_headers(request.counted, rule, request.upstream.credentials)
 
 
 def _counts_too(request: ToName, rule: Rule) -> Iterator[str]:
     """What takes part in the name beside arguments and headers."""
-    found = sort_headers(request.headers, rule.key.headers, request.upstream.credentials)
+    found = sort_headers(request.counted, rule.key.headers, request.upstream.credentials)
     if found.client_keys and client_key_counts(request, rule):
         yield "the Idempotency-Key, in place of arguments and credentials: both have to be the same with it"
     if found.credentials and credentials_count(request, rule):
@@ -220,6 +220,8 @@ def _why_not_counted(name: bytes, request: ToName, rule: Rule) -> str:
     """Empty for a header that counts, and for what is said to semel."""
     text = name.decode("latin-1")
     found = sort_headers(((name, b""),), rule.key.headers, request.upstream.credentials)
+    if text == request.upstream.replaced:
+        return "semel sends its own in its place (inject)"
     if found.keyed or text.startswith("semel-"):
         return ""
     if found.credentials:

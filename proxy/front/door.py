@@ -39,7 +39,9 @@ class Door:
     def __init__(self, tokens: Sequence[Token] | None) -> None:
         """None: there are no tokens, and everybody is let in."""
         self._tokens = None if tokens is None else tuple(tokens)
-        # A token is hashed once and not for every request; only known ones are remembered.
+        # A token is hashed once and not for every request; only known ones are remembered. Looking one up
+        # tells nothing of them either: strings are compared only where 64 bits of a hash keyed per process
+        # agree, and whoever can make them agree has the token.
         self._known: dict[str, Visitor] = {}
 
     def for_calls(self, token: str) -> Visitor:

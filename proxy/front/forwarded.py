@@ -52,6 +52,10 @@ class OwnPlaces:
     def listen_at(self, names: Sequence[tuple[str, int]]) -> None:
         self.listening = frozenset(names)
 
+    def are_everywhere(self) -> bool:
+        """Whether where it listens says nothing about how others reach it."""
+        return any(_is_any(host) for host, _ in self.listening)
+
     def are(self, host: str, port: int, reached_at: object = None) -> bool:
         """`reached_at`: the address at which this client found semel."""
         if (host, port) in self.listening or reached_at == (host, port):

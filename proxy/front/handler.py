@@ -26,6 +26,7 @@ from proxy.front.in_run import enter
 from proxy.front.incoming import (
     Incoming,
     RequestLimits,
+    check_asker,
     check_protocol,
     find_upstream,
     read_body,
@@ -132,6 +133,7 @@ class Handler:
             upstream = find_upstream(policies, address)
         else:
             address, upstream = self._forward.reach(policies, address)
+        check_asker(upstream, visitor, request.raw_headers, forward=tale.forward)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
         protocol = (

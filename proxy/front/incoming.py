@@ -12,21 +12,27 @@ from typing import NamedTuple
 
 from aiohttp import StreamReader
 
+from proxy.admin import browsers
 from proxy.asking import Ask
 from proxy.core.headers import MANY_HEADS, Headers
 from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
+from proxy.front.door import Visitor
 from proxy.front.in_run import Entered, run_ask
 from proxy.front.naming import Namer, ToName
 from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
 from proxy.front.turns import HttpRequest
 from proxy.runs.claiming import RunAsk
+from proxy.settings import Address
 from proxy.spool import Spool
 
 NOTHING_TOLD = Told()
+# By what names semel is called: without tokens it listens on loopback. A client of the forward proxy names
+# the upstream's host instead.
+_ON_LOOPBACK, _BY_ANY_NAME = Address("127.0.0.1", 0), Address("0.0.0.0", 0)  # noqa: S104 (not bound)
 # A misspelt one must not be ignored: a deliberate repeat would become a replay without a word.
 KNOWN = frozenset(
     {b"semel-run", b"semel-attempt", b"semel-tool", b"semel-token", b"semel-occurrence", b"semel-refresh"}
@@ -102,6 +108,13 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
             f"known upstreams: {known}."
         )
     return upstream
+
+
+def check_asker(upstream: Upstream, visitor: Visitor, headers: Headers, *, forward: bool) -> None:
+    """Where semel adds a credential and asks for no token, whoever reaches it may use that credential. Pages
+    of all sites reach it, through a browser on this machine: they are told apart as at the desk."""
+    if upstream.inject is not None and visitor.role is None:
+        browsers.check(headers, _BY_ANY_NAME if forward else _ON_LOOPBACK)
 
 
 def check_protocol(request: HttpRequest) -> None:

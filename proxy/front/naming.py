@@ -17,7 +17,7 @@ from proxy.core.approval import binding, needs_person
 from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pairs
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
-from proxy.core.headers import Headers
+from proxy.core.headers import Headers, without_header
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
 from proxy.core.policy import (
     ClientKey,
@@ -59,6 +59,12 @@ class ToName(NamedTuple):
     origin: str = ""  # in a run: the name under which its calls are named
     canonical: int = CANONICAL_VERSION
     pin: str = ""  # stands for the recipe that the run is pinned to
+
+    @property
+    def counted(self) -> Headers:
+        """The headers that may take part in the name: not the one that semel replaces by its own."""
+        replaced = self.upstream.replaced
+        return without_header(self.headers, replaced) if replaced else self.headers
 
 
 class Named(NamedTuple):
@@ -141,7 +147,7 @@ def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
 
 def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     """The rule and the name. Pure: the same request under the same policies and secret has the same name."""
-    upstream, address, method, headers = request.upstream, request.address, request.method, request.headers
+    upstream, address, method, headers = request.upstream, request.address, request.method, request.counted
     match = find_rule(upstream, method, address.raw_path)
     readable: Body | None = None
     if match is None:

@@ -15,8 +15,8 @@ from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
 from proxy.core.upstream_key import LOOKED_INTO, can_carry
-from proxy.errors import BadRequest
-from proxy.front.address import UpstreamAddress
+from proxy.errors import BadRequest, Denied
+from proxy.front.address import Place, UpstreamAddress
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent
 from proxy.spool import Spool
@@ -60,13 +60,15 @@ class Sending(NamedTuple):
         return (self.address.place or self.upstream).base_path
 
     def outgoing(self) -> Outgoing:
-        """Raises BadRequest for what cannot be carried as it is; nothing has been claimed by then."""
+        """Raises BadRequest for what cannot be carried as it is, Denied for what would give away semel's own
+        credential; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
         place = address.place or upstream
         query = "" if address.query is None else f"?{address.query}"
         target = f"{place.base_path}{address.raw_path}{query}".encode()
         size = None if body is None else body.size
-        headers, head = _outgoing_head(self.method, target, place.authority, self.headers, size)
+        own = _own_credential(upstream, place, self.method)
+        headers, head = _outgoing_head(self.method, target, place.authority, self.headers, size, own)
         return Outgoing(
             scheme=place.scheme,
             host=place.host,
@@ -91,7 +93,7 @@ class Sending(NamedTuple):
             occurrence=self.told.occurrence or 1,
             method=self.method,
             target=outgoing.target,
-            headers=without_secrets(outgoing.headers, self.upstream.credentials),
+            headers=without_secrets(outgoing.headers, self.upstream.secrets),
             body=self.body,
             key=self._key(outgoing),
             bound_to=self.bound_to,
@@ -114,18 +116,40 @@ class Sending(NamedTuple):
         return self.told.tool or rule.tool or f"{self.method} {pattern}"
 
 
+def _own_credential(upstream: Upstream, place: Place | Upstream, method: str) -> tuple[bytes, bytes] | None:
+    """What `inject` adds. The agent chooses the address and the method, and must not learn or spill it so."""
+    if upstream.inject is None:
+        return None
+    if upstream.scheme == "https" and place.scheme != "https":
+        raise Denied(
+            f"semel adds a credential for the upstream {upstream.name!r}, and sends none in the clear: call "
+            "it by https."
+        )
+    if method == "TRACE":
+        raise Denied("TRACE gives back what was sent, and semel adds a credential here: use another method.")
+    return upstream.inject.pair
+
+
 @lru_cache(maxsize=MANY_HEADS)
 def _outgoing_head(
-    method: str, target: bytes, authority: bytes, headers: Headers, size: int | None
+    method: str,
+    target: bytes,
+    authority: bytes,
+    headers: Headers,
+    size: int | None,
+    own: tuple[bytes, bytes] | None,
 ) -> tuple[Headers, bytes]:
-    """The headers that go out, and all that goes out before the body of this size (None: there is none)."""
+    """The headers that go out, and all that goes out before the body of this size (None: there is none).
+    `own`: the credential that takes the place of whatever the agent sent under its name."""
     forwarded = [(b"Host", authority)]
-    framed = False
+    framed, replaced = False, b"" if own is None else own[0].lower()
     for pair in end_to_end(headers):
         name = pair[0].lower()
-        if not _stays_here(name):
+        if not _stays_here(name) and name != replaced:
             forwarded.append(pair)
             framed = framed or name == b"content-length"
+    if own is not None:
+        forwarded.append(own)
     if size is not None and not framed:
         forwarded.append((b"Content-Length", b"%d" % size))
     try:

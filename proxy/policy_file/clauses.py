@@ -243,7 +243,7 @@ REDACT = level(
 INJECT = level(
     "inject",
     "A credential that semel holds, so that the agent does not.",
-    Field("header", "The header it goes into.", required=True, parse=text(header_name)),
+    Field("header", "The header it goes into.", required=True, parse=text(names.credential_header)),
     Field(
         "value_env",
         "The environment variable that holds it.",

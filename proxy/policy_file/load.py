@@ -7,15 +7,17 @@ or host twice is a mistake: nobody could say which wins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from proxy.core.clauses import Inject
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
+from proxy.policy_file.injected import read_value
 from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
-from proxy.policy_file.nodes import Items, Pairs, Scalar, compose
+from proxy.policy_file.nodes import Items, Pairs, Scalar, compose, locate
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
 
@@ -38,11 +40,20 @@ def policy_files(directory: Path) -> list[Path]:
 
 
 def load_policies(
-    sources: Sequence[str | Path], *, presets: Path | None = None, operators: bool = True
+    sources: Sequence[str | Path],
+    *,
+    presets: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    unset: Log | None = None,
+    operators: bool = True,
 ) -> PolicySet:
-    """Raises PolicyMistakes, with every mistake of every file, and nothing else. `operators`: there is
-    somebody with an operator's token, or that is not known here."""
-    loader = _Loader(presets if presets is not None else presets_directory(), operators=operators)
+    """Raises PolicyMistakes, with every mistake of every file, and nothing else. With `environ` the
+    credentials that semel holds are read too; a variable that is not set is noted in `unset`, or is a
+    mistake like the others. Without, these policies can be shown and explained, but not served.
+    `operators`: somebody has an operator's token, or that is not known here."""
+    loader = _Loader(
+        presets if presets is not None else presets_directory(), environ, unset, operators=operators
+    )
     upstreams: dict[str, Upstream] = {}
     for source in sources:
         for name, upstream in loader.source(source).items():
@@ -58,13 +69,24 @@ def recipe_changes(old: PolicySet, new: PolicySet) -> list[tuple[str, str]]:
     changed: list[tuple[str, str]] = []
     for name, upstream in old.upstreams.items():
         after = new.upstreams.get(name)
-        recipes = {rule.name: _recipe(rule) for rule in after.rules} if after else {}
-        changed += [(name, rule.name) for rule in upstream.rules if recipes.get(rule.name) != _recipe(rule)]
+        recipes = {rule.name: _recipe(rule, after) for rule in after.rules} if after else {}
+        changed += [
+            (name, rule.name) for rule in upstream.rules if recipes.get(rule.name) != _recipe(rule, upstream)
+        ]
     return changed
 
 
-def _recipe(rule: Rule) -> tuple[object, ...]:
-    return (rule.methods, rule.path, rule.mode, rule.safe, rule.scope, rule.repeat, rule.key)
+def _recipe(rule: Rule, upstream: Upstream) -> tuple[object, ...]:
+    return (
+        upstream.replaced,
+        rule.methods,
+        rule.path,
+        rule.mode,
+        rule.safe,
+        rule.scope,
+        rule.repeat,
+        rule.key,
+    )
 
 
 @dataclass(slots=True)
@@ -78,10 +100,14 @@ class _Draft:
 
 
 class _Loader:
-    def __init__(self, presets: Path, *, operators: bool) -> None:
+    def __init__(
+        self, presets: Path, environ: Mapping[str, str] | None, unset: Log | None, *, operators: bool
+    ) -> None:
         self.log = Log()
         self._operators = operators
         self._presets = presets
+        self._environ = environ
+        self._unset = self.log if unset is None else unset
         self._drafts: dict[Path, tuple[_Draft, Section | None]] = {}
         self._extending: list[Path] = []
 
@@ -227,8 +253,22 @@ class _Loader:
             base_path=base.path,
             timeouts=Timeouts(**values.get("timeout", {})),
             rules=draft.rules,
-            **{key: values[key] for key in ("credentials", "hosts", "protocol", "inject") if key in values},
+            inject=self._filled(values.get("inject"), section),
+            **{key: values[key] for key in ("credentials", "hosts", "protocol") if key in values},
         )
+
+    def _filled(self, inject: Inject | None, section: Section) -> Inject | None:
+        if inject is None or self._environ is None:
+            return inject
+        own = section.values.get("inject") is not None
+        at = locate(section.nodes["inject"], "value_env") if own else section.nodes["extends"].at
+        try:
+            return replace(inject, value=read_value(inject.value_env, self._environ))
+        except KeyError as unset:
+            self._unset.add(at, unset.args[0])
+        except ValueError as wrong:
+            self.log.add(at, str(wrong))
+        return inject
 
 
 def _merged(own: _Draft, preset: _Draft) -> _Draft:

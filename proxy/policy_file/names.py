@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from proxy.core.headers import HOP_BY_HOP
 from proxy.core.policy import DEFAULT_NAME
 from proxy.policy_file.mistakes import suggestion
 from proxy.policy_file.values import header_name, host_and_port, pattern
@@ -54,6 +55,9 @@ NEVER_KEYED = frozenset(
 )
 NEVER_KEYED_PREFIXES = ("x-stainless-", "amz-sdk-")
 CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"})
+
+# Headers that would change what a request is, if semel set them beside those of the hop and of the body.
+NO_CREDENTIALS = frozenset({"host", "expect", "accept", "range", "prefer", "idempotency-key"})
 
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
 _ARGUMENT_PART = re.compile(r"[^.\[\]*\s\x00-\x1f]+(\[\])*|(\[\])+")
@@ -130,6 +134,16 @@ def keyed_header(given: str) -> str:
     if name == "idempotency-key":
         raise ValueError(f"{quoted(given)} has its own setting: 'client_key'")
     return name
+
+
+def credential_header(given: str) -> str:
+    """As written: some servers take header names by the letter."""
+    name = header_name(given)
+    if name.encode() in HOP_BY_HOP or name in NO_CREDENTIALS or name.startswith(("content-", "if-")):
+        raise ValueError(
+            f"{quoted(given)} is no header for a credential: it says something else of the request"
+        )
+    return given
 
 
 def host(given: str) -> str:

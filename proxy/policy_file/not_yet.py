@@ -9,7 +9,6 @@ from __future__ import annotations
 POLICIES = frozenset(
     {
         ("upstream", "protocol"),
-        ("upstream", "inject"),
         ("match", "tool"),
         ("rule", "budget"),
         ("rule", "max_age"),

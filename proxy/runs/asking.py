@@ -186,8 +186,17 @@ class RunAsking:
                 await self._pause(book, seconds)
                 return False
             case Hold(unasked):
-                self._observer.noted(DIVERGED, run=book.run.name, unasked=len(unasked))
-                await self._books.note(book, "diverged", f"held: {_told(ask, unasked)}")
+                why = _told(ask, unasked)
+                self._observer.noted(
+                    DIVERGED,
+                    tenant=book.run.tenant,
+                    run=book.run.name,
+                    attempt=book.attempt,
+                    rule=ask.rule.name,
+                    unasked=len(unasked),
+                    why=why,
+                )
+                await self._books.note(book, "diverged", f"held: {why}")
                 raise diverged(book.run.name, [book.step(bytes.fromhex(row.id)) for row in unasked])
             case _:
                 assert_never(verdict)

@@ -159,7 +159,7 @@ def test_counts_are_those_of_the_files(capsys: pytest.CaptureFixture[str]) -> No
     Path("one.yaml").write_text(GOOD)
     ran = semel(capsys, "check", "--json", "one.yaml", EXAMPLE)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.document(SCHEMA) == {"mistakes": [], "upstreams": 2, "rules": 7}
+    assert ran.document(SCHEMA) == {"mistakes": [], "warnings": [], "upstreams": 2, "rules": 7}
     assert semel(capsys, "check", "one.yaml").out == "no mistakes (upstreams: 1, rules: 1)\n"
 
 
@@ -243,3 +243,33 @@ def test_control_characters_in_a_files_name_or_text_stay_off_the_terminal(
     ran = semel(capsys, "check", "one\x1b[31m.yaml")
     assert ran.status == 2
     assert "\x1b" not in ran.err
+
+
+INJECTING = "upstream: one\nbase_url: http://one.example\ninject: {header: X-Key, value_env: ONE_KEY}\n"
+
+
+def test_a_credential_that_is_not_set_here_is_a_warning(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are checked where no secrets are; what to set is said, and the exit status is 0."""
+    Path("one.yaml").write_text(INJECTING)
+    monkeypatch.delenv("ONE_KEY", raising=False)
+    ran = semel(capsys, "check", "one.yaml")
+    assert (ran.status, ran.out) == (0, "no mistakes (upstreams: 1, rules: 0)\n")
+    assert ran.err.startswith("warning: one.yaml:3:36: the variable ONE_KEY is not set: set it")
+    (warned,) = semel(capsys, "check", "--json", "one.yaml").document(SCHEMA)["warnings"]
+    assert (warned["line"], warned["column"]) == (3, 36)
+
+
+def test_a_credential_that_cannot_be_sent_is_a_mistake_and_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value is at hand and wrong: exit status 2, without a word of it."""
+    Path("one.yaml").write_text(INJECTING)
+    monkeypatch.setenv("ONE_KEY", "geheim\n")
+    ran = semel(capsys, "check", "one.yaml")
+    assert (ran.status, ran.out) == (2, "")
+    assert "one.yaml:3:36: the value of ONE_KEY has a line break" in ran.err
+    assert "geheim" not in ran.err
+    monkeypatch.setenv("ONE_KEY", "geheim")
+    assert semel(capsys, "check", "one.yaml").err == ""

@@ -18,13 +18,15 @@ from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.explaining.now import with_record
 from proxy.store.embedded import EmbeddedStore
+from tests import inside
 from tests.cli.command import semel as run_semel
 from tests.cli.explaining import document, explained, recorded
 from tests.explain_pairs import Request
-from tests.inside import until
+from tests.inside import raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Reset, Stall
 from tests.process import SemelProcess
 
+JSON = {"Content-Type": "application/json"}
 POLICY = """upstream: mail
 base_url: http://127.0.0.1:PORT/base
 rules:
@@ -586,3 +588,29 @@ def test_a_store_in_trouble_is_the_record_s_trouble(
     assert ran.status == 1
     assert "the disk reports an error" in ran.err
     assert "would refuse" not in ran.err
+
+
+def test_a_header_that_semel_replaces_is_left_out_of_the_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `inject` the agent's own value does not count, explain says why, and it needs no secret itself."""
+    policy = "upstream: up\nbase_url: http://127.0.0.1:PORT\ninject: {header: X-Own, value_env: UP_KEY}\n"
+    monkeypatch.setenv("UP_KEY", "geheim-of-semel")
+    sent = [Request("POST", "/up/x", (f"X-Own: geheim-{one}",), "{}") for one in ("a", "b")]
+
+    async def send() -> list[inside.Answer]:
+        async with Origin() as origin, semel(tmp_path, policy.replace("PORT", str(origin.port))) as app:
+            headers = [dict([one.headers[0].split(": ")]) | JSON for one in sent]
+            raw = [request_bytes("POST", "/up/x", each, b"{}", host="localhost") for each in headers]
+            return [await raw_call(app.address.port, one) for one in raw]
+
+    first, second = asyncio.run(send())
+    name = first.get("Semel-Call")
+    assert [(one.semel, one.get("Semel-Call")) for one in (first, second)] == [
+        ("executed", name),
+        ("replayed", name),
+    ]
+    monkeypatch.delenv("UP_KEY")
+    told = document(capsys, tmp_path, sent[0])
+    assert told["call"] == name
+    assert {"what": "header x-own", "why": "semel sends its own in its place (inject)"} in told["left_out"]

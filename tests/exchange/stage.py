@@ -33,6 +33,7 @@ class Notebook:
     def __init__(self) -> None:
         self.notes: list[tuple[str, dict[str, object]]] = []
         self.sends: list[Sent] = []
+        self.entries: list[Call] = []
 
     def served(self, told: Served) -> None: ...
 
@@ -42,6 +43,9 @@ class Notebook:
     def store_took(self, operation: str, seconds: float) -> None: ...
 
     def reloaded(self, *, good: bool, detail: str) -> None: ...
+
+    def entered(self, call: Call) -> None:
+        self.entries.append(call)
 
     def noted(self, event: str, **fields: object) -> None:
         self.notes.append((event, fields))

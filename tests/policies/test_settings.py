@@ -278,3 +278,17 @@ def test_nothing_but_settings_mistakes_is_ever_raised(tmp_path: Path, text: str,
     except SettingsMistakes:
         return
     assert found.listen.is_loopback
+
+
+def test_a_token_has_one_tenant_and_one_role(tmp_path: Path) -> None:
+    """Listed twice, which of the two it is would depend on the order of the lines."""
+    line = '{{sha256: "{}", tenant: {}, role: {}}}'
+    one, other = "a" * 64, "b" * 64
+    lines = [line.format(one, "acme", "agent"), line.format(other, "acme", "agent")]
+    file = tmp_path / "semel.yaml"
+    file.write_text("auth:\n  tokens:\n" + "".join(f"    - {each}\n" for each in lines))
+    assert load_settings({}, {}, file).auth is not None
+    lines.append(line.format(one, "acme", "operator"))
+    file.write_text("auth:\n  tokens:\n" + "".join(f"    - {each}\n" for each in lines))
+    with pytest.raises(SettingsMistakes, match=r"semel\.yaml:5:16: this token is listed already"):
+        load_settings({}, {}, file)

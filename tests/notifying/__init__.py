@@ -1,0 +1,1 @@
+"""Notifications: what is told, signed, retried, dropped, and found again."""

@@ -11,6 +11,7 @@ from typing import Any
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
 from proxy.admin.rules import lifetimes_in, segments_in
+from proxy.admin.sessions import Sessions
 from proxy.clock import Clock, SystemClock
 from proxy.collecting import collect_forever
 from proxy.errors import ConfigurationError, StoreUnavailable
@@ -25,6 +26,7 @@ from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
+from proxy.front.sign_in import SignIn
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
@@ -138,7 +140,8 @@ class App:
             retention=settings.runs.retention,
             decided=books.changed_beside,
         )
-        door = Door(None if settings.auth is None else settings.auth.tokens)
+        tokens = None if settings.auth is None else settings.auth.tokens
+        door = Door(tokens)
         handler = Handler(
             exchange=exchange,
             runs=runs,
@@ -152,6 +155,9 @@ class App:
                 metrics=metrics,
                 api=Api(desk, settings.listen),
                 limits=request_limits,
+                sign_in=SignIn(
+                    door=door, tokens=tokens, sessions=Sessions(store.secret, clock), listen=settings.listen
+                ),
                 siblings=siblings,
             ),
             aside=aside,

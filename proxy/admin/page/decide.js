@@ -18,15 +18,15 @@ const probe = {
   title: "Ask the upstream", about: "The rule knows how to find out. The probe is made now; if it cannot tell, the call stays in doubt.",
 };
 const approve = {
-  id: "approve", what: "approve", said: {}, button: "Approve once", grave: true,
+  id: "approve", what: "approve", said: {}, button: "Approve once", placeholder: "Why may it?",
   title: "Approve", about: "The identical call goes through once, when the agent makes it again.",
 };
 const deny = {
-  id: "deny", what: "deny", said: {}, button: "Deny",
+  id: "deny", what: "deny", said: {}, button: "Deny", placeholder: "Why not?",
   title: "Deny", about: "The call is refused. Nothing is sent.",
 };
 const forget = {
-  id: "forget", what: "forget", said: {}, button: "Forget", grave: true,
+  id: "forget", what: "forget", said: {}, button: "Forget", grave: true, placeholder: "Why may it happen again?",
   title: "Forget", about: "The next identical call is sent as if it were the first.",
 };
 
@@ -86,11 +86,11 @@ export class DecisionForm {
     this.notice = el("div", { class: "notice", role: "alert", hidden: true });
     this.wrong = el("p", { class: "wrong", role: "alert", hidden: true });
     this.reason = el("input", { id: `${this.id}-reason`, type: "text", required: true, maxlength: 2000, autocomplete: "off",
-      placeholder: "How do you know?", "aria-describedby": `${this.id}-hint` });
+      placeholder: many ? "How do you know?" : this.options[0].placeholder, "aria-describedby": `${this.id}-hint` });
     this.button = el("button", { class: "main", type: "submit" }, many ? "Choose first" : this.options[0].button);
     this.extra = this.#answerFields();
     this.node = el("form", { class: "decision", novalidate: true, "aria-label": "Decision", on: { submit: (event) => this.#submit(event) } },
-      el("h3", {}, many ? "What do you know?" : this.options[0].title),
+      el("h3", {}, this.options.includes(executed) ? "What do you know?" : many ? "Your decision" : this.options[0].title),
       this.notice,
       many ? el("fieldset", {}, el("legend", { class: "unseen" }, "Decision"), this.options.map((one) => this.#radio(one)))
         : el("p", { class: "hint" }, this.options[0].about),
@@ -136,6 +136,8 @@ export class DecisionForm {
     const one = this.#chosen();
     this.button.textContent = one ? one.button : "Choose first";
     this.button.classList.toggle("grave", Boolean(one?.grave));
+    this.button.classList.toggle("idle", one === null);
+    if (one?.placeholder) this.reason.placeholder = one.placeholder;
     if (this.extra) this.extra.hidden = !one?.answer;
   }
 

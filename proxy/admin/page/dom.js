@@ -11,7 +11,7 @@ function build(node, given, children) {
       node.setAttribute(name, value === true ? "" : String(value));
     }
   }
-  node.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -24,7 +24,7 @@ export const svg = (tag, given = {}, ...children) => build(document.createElemen
 export const byId = (id) => document.getElementById(id);
 
 export const fill = (node, ...children) => {
-  node.replaceChildren(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 };
 
@@ -60,12 +60,23 @@ export function span(seconds) {
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
 
-/** `since` a moment of the record, by this machine's clock; the whole moment is in the title. */
+function ago(moment) {
+  const seconds = (Date.now() - Date.parse(moment)) / 1000;
+  return seconds < 5 ? "just now" : seconds > 30 * 86400 ? moment.slice(0, 10) : `${span(seconds)} ago`;
+}
+
+/** How long ago, by this machine's clock; the whole moment is in the title. */
 export function when(moment) {
   if (!moment) return el("span", { class: "faint" }, "not known");
-  const seconds = (Date.now() - Date.parse(moment)) / 1000;
-  const words = seconds < 5 ? "just now" : seconds > 30 * 86400 ? moment.slice(0, 10) : `${span(seconds)} ago`;
-  return el("time", { datetime: moment, title: moment }, words);
+  return el("time", { class: "ago", datetime: moment, title: moment }, ago(moment));
+}
+
+/** What says how long ago goes on saying it. */
+export function age() {
+  for (const one of document.querySelectorAll("time.ago")) {
+    const words = ago(one.getAttribute("datetime"));
+    if (one.textContent !== words) one.textContent = words;
+  }
 }
 
 /** The moment itself, in the reader's time zone, to the millisecond where it matters in what order. */

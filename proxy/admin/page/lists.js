@@ -33,8 +33,6 @@ export class Section {
       if (row.said !== said) {
         row.said = said;
         fill(row.link, entry.draw());
-      } else {
-        this.#age(row);
       }
       const place = behind === null ? this.items.firstElementChild : behind.nextElementSibling;
       if (place !== row.node) this.items.insertBefore(row.node, place);
@@ -60,11 +58,6 @@ export class Section {
     this.rows.set(entry.key, row);
     return row;
   }
-
-  /** What says how long ago goes on saying it. */
-  #age(row) {
-    for (const moment of row.link.querySelectorAll("time")) moment.replaceWith(when(moment.getAttribute("datetime")));
-  }
 }
 
 const asked = (args) => {
@@ -82,7 +75,7 @@ export function callEntry(call, view, { tell = "state" } = {}) {
     said: [call.version, call.replays, call.state, tell],
     draw: () => [
       el("span", { class: "line" }, el("strong", {}, call.tool), tell === "state" ? badge(call.state) : null),
-      el("code", { class: "asked" }, asked(call.args) || "no arguments"),
+      el("code", { class: "excerpt" }, asked(call.args) || "no arguments"),
       el("span", { class: "line faint" },
         el("span", { class: "where" }, call.upstream, call.run ? ` · ${call.run}` : "", call.replays ? ` · replayed ${call.replays}×` : ""),
         when(since)),
@@ -110,6 +103,6 @@ export function unreadableEntry(one) {
     key: one.id,
     href: `#/calls/call/${one.id}`,
     said: one.why,
-    draw: () => [el("span", { class: "line" }, el("strong", {}, "Cannot be read"), badge("unknown")), el("code", { class: "asked" }, one.why)],
+    draw: () => [el("span", { class: "line" }, el("strong", {}, "Cannot be read"), badge("unknown")), el("code", { class: "excerpt" }, one.why)],
   };
 }

@@ -3,7 +3,7 @@
 
 import * as api from "./api.js";
 import { CallView } from "./call.js";
-import { byId, count, el, fill } from "./dom.js";
+import { age, byId, count, el, fill } from "./dom.js";
 import { Inbox } from "./inbox.js";
 import { listen } from "./keys.js";
 import { Overview } from "./overview.js";
@@ -146,6 +146,7 @@ async function round() {
     readOverview(),
   ]);
   mine.mark(here());
+  age();
   const { doubts, waiting, held } = views.inbox.counts;
   const sum = doubts + waiting + held;
   byId("count-inbox").textContent = sum ? String(sum) : "";

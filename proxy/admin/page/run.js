@@ -16,7 +16,7 @@ export function unasked(run) {
 }
 
 const allowing = {
-  id: "allow", button: "Allow the run to go on", grave: true, title: "Let it leave its record",
+  id: "allow", button: "Allow the run to go on", placeholder: "Why is this what the agent should do?", title: "Let it leave its record",
   about: "The calls above are retired: they stay on record, and no longer hold the latest attempt. The agent has to ask again.",
 };
 

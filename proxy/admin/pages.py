@@ -37,6 +37,11 @@ HEADERS: Headers = (
 )
 
 
+# People leave the slash out.
+WITHOUT_SLASH = PREFIX.removesuffix("/")
+MOVED: tuple[int, Headers, bytes] = (308, ((b"Location", PREFIX.encode()), (b"Content-Length", b"0")), b"")
+
+
 def _address(file: Path) -> str:
     return PREFIX if file.name == FIRST else f"{PREFIX}page/{file.name}"
 

@@ -85,6 +85,8 @@ class Sessions:
             whole = base64.b64decode(value + b"=" * (-len(value) % 4), altchars=b"-_", validate=True)
         except binascii.Error:
             return None
+        if base64.urlsafe_b64encode(whole).rstrip(b"=") != value:
+            return None  # one value, one spelling
         said, mark = whole[: _SHAPE.size], whole[_SHAPE.size :]
         if len(mark) != _MARK_SIZE or not hmac.compare_digest(mark, self._digest(b"value", said)):
             return None

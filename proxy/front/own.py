@@ -43,6 +43,8 @@ class OwnPages:
         """`token`: of the header, empty without one."""
         if path in pages.PAGES:
             return pages.serve(request.method, path)
+        if path == pages.WITHOUT_SLASH:
+            return pages.MOVED
         letter = Letter(request.method, path, request.raw_headers, token)
         if path == SESSION:
             return await self._session(request, letter)

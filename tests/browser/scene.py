@@ -173,7 +173,9 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, browser: Browser, config: str = "", policy: str = POLICY) -> AsyncIterator[World]:
+async def world(
+    tmp_path: Path, browser: Browser, config: str = "", policy: str = POLICY
+) -> AsyncIterator[World]:
     """`config`: the text of a semel.yaml."""
     policies = tmp_path / "policies"
     policies.mkdir(exist_ok=True)

@@ -24,7 +24,7 @@ export class CallView {
     this.parts = Object.fromEntries(["head", "asked", "known", "decision", "history"].map((name) => [name, el("div", { class: `part ${name}` })]));
     this.said = {};
     this.form = null;
-    this.node = el("article", { class: "opened" }, ...Object.values(this.parts));
+    this.node = el("article", { class: "opened call" }, ...Object.values(this.parts));
   }
 
   async refresh() {

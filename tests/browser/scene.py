@@ -17,7 +17,7 @@ from typing import Any
 
 from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, async_playwright
 
-from tests.inside import Answer, call
+from tests.inside import Answer, call, raw_call, request_bytes
 from tests.origin import reset_on_close
 from tests.process import SemelProcess
 
@@ -90,6 +90,7 @@ class World:
     browser: Browser
     token: str = ""  # an agent's
     operator: str = ""  # an operator's
+    spent: int = 0
     wrong: list[str] = field(default_factory=list)  # what the browser complained of
 
     @property
@@ -104,8 +105,10 @@ class World:
         given = JSON | ({"Semel-Token": self.token} if self.token else {}) | dict(headers or {})
         return await call(self.semel.port, "POST", target, given, json.dumps(said).encode())
 
-    async def doubt(self, usd: int = 5, *, run: str = "") -> str:
-        """The id of a new call in doubt."""
+    async def doubt(self, usd: int | None = None, *, run: str = "") -> str:
+        """The id of a new call in doubt: without an amount one that no other test has asked."""
+        self.spent += 1
+        usd = 1000 + self.spent if usd is None else usd
         got = await self.ask("/charge/lost", {"usd": usd}, run=run)
         assert got.status == 409, got
         return str(got.get("Semel-Call"))
@@ -120,9 +123,9 @@ class World:
         """semel's API beside the page."""
         given = JSON | ({"Semel-Token": self.operator} if self.operator else {})
         body = b"" if said is None else json.dumps(said).encode()
-        headers = given | {"Host": f"127.0.0.1:{self.semel.port}"}
-        got = await call(self.semel.port, method, f"/_semel/{path}", _without_host(headers), body)
-        return json.loads(got.body)
+        host = f"127.0.0.1:{self.semel.port}"
+        request = request_bytes(method, f"/_semel/{path}", given, body, host=host)
+        return json.loads((await raw_call(self.semel.port, request)).body)
 
     async def state(self, call_id: str) -> str:
         return str((await self.own("GET", f"calls/{call_id}"))["call"]["state"])
@@ -156,10 +159,6 @@ class World:
 
     def check(self) -> None:
         assert self.wrong == []
-
-
-def _without_host(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name != "Host"}
 
 
 @asynccontextmanager

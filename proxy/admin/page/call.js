@@ -21,7 +21,7 @@ export class CallView {
     this.id = id;
     this.news = news;
     this.changed = changed;
-    this.parts = Object.fromEntries(["head", "asked", "known", "decision", "history"].map((name) => [name, el("div", { class: `part ${name}` })]));
+    this.parts = Object.fromEntries(["head", "asked", "known", "decision", "history"].map((name) => [name, el("div", { class: `part part-${name}` })]));
     this.said = {};
     this.form = null;
     this.node = el("article", { class: "opened call" }, ...Object.values(this.parts));

@@ -29,7 +29,12 @@ let again = false;
 
 // ---- what is said ----
 
-const news = (text) => { byId("news").textContent = text; };
+/** For those who listen: what was said last stays beside what comes. */
+const news = (text) => {
+  const said = byId("news");
+  said.append(el("p", {}, text));
+  while (said.children.length > 3) said.firstElementChild.remove();
+};
 
 const link = (kind, text) => {
   byId("link").className = `link is-${kind}`;

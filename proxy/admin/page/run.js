@@ -25,7 +25,7 @@ export class RunView {
     this.name = name;
     this.news = news;
     this.changed = changed;
-    this.parts = Object.fromEntries(["head", "held", "decision", "picture-part", "steps", "history"].map((part) => [part, el("div", { class: `part ${part}` })]));
+    this.parts = Object.fromEntries(["head", "held", "decision", "picture", "steps", "history"].map((part) => [part, el("div", { class: `part part-${part}` })]));
     this.said = {};
     this.form = null;
     this.node = el("article", { class: "opened" }, ...Object.values(this.parts));
@@ -43,7 +43,7 @@ export class RunView {
     const { events, steps, attempts, ...rest } = run;
     this.#draw("head", [rest, attempts], () => this.#head(run));
     this.#draw("held", [run.diverged, events, steps], () => this.#held(run));
-    this.#draw("picture-part", [steps, attempts], () => this.#picture(run));
+    this.#draw("picture", [steps, attempts], () => this.#picture(run));
     this.#draw("steps", steps, () => this.#steps(run));
     this.#draw("history", events, () => this.#history(events));
     this.#decision(run);

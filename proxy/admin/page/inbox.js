@@ -40,6 +40,10 @@ export class Inbox {
     this.counts = { doubts: doubts.calls.length, waiting: waiting.calls.length, held: held.length };
   }
 
+  diverged(name) {
+    return this.known.get(name)?.diverged ?? 0;
+  }
+
   async #held() {
     const { runs } = await api.runs({ limit: RUNS });
     const open = runs.filter((run) => run.state !== "expired");
@@ -61,6 +65,6 @@ export class Inbox {
         this.known.set(run.run, { stamp: stamp(run), diverged: 0 });
       }
     }));
-    return open.map((run) => ({ run, diverged: this.known.get(run.run)?.diverged ?? 0 })).filter((one) => one.diverged > 0);
+    return open.map((run) => ({ run, diverged: this.diverged(run.run) })).filter((one) => one.diverged > 0);
   }
 }

@@ -16,7 +16,8 @@ const STILL_HERE = 5 * 60 * 1000;
 const OVERVIEW_CALLS = 100;
 
 const at = { view: "inbox", kind: "", id: "" };
-const views = { inbox: new Inbox(), calls: new CallList(), runs: new RunList() };
+const inbox = new Inbox();
+const views = { inbox, calls: new CallList(), runs: new RunList((name) => inbox.diverged(name)) };
 const overview = new Overview();
 let opened = null;
 let timer = 0;
@@ -64,11 +65,20 @@ function failed(error) {
 
 // ---- where the reader is ----
 
+/** Anybody may have written the address. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function read() {
   const [, view, kind, id] = location.hash.split("/");
   at.view = Object.hasOwn(views, view ?? "") ? view : "inbox";
   at.kind = ["call", "run"].includes(kind) ? kind : "";
-  at.id = at.kind ? decodeURIComponent(id ?? "") : "";
+  at.id = at.kind ? decoded(id ?? "") : "";
 }
 
 const here = () => `#/${at.view}${at.kind ? `/${at.kind}/${at.id}` : ""}`;
@@ -145,14 +155,14 @@ let told = "";
 async function round() {
   const mine = views[at.view];
   await Promise.all([
-    views.inbox.refresh(rounds),
-    mine === views.inbox ? null : mine.refresh(rounds),
+    inbox.refresh(),
+    mine === inbox ? null : mine.refresh(),
     readOpened(),
     readOverview(),
   ]);
   mine.mark(here());
   age();
-  const { doubts, waiting, held } = views.inbox.counts;
+  const { doubts, waiting, held } = inbox.counts;
   const sum = doubts + waiting + held;
   byId("count-inbox").textContent = sum ? String(sum) : "";
   document.title = sum ? `(${sum}) semel` : "semel";

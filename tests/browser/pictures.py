@@ -22,8 +22,8 @@ rules:
   - {{name: charge, match: {{method: POST, path: "/v1/charges/**"}}, tool: charge_card, cost: {{usd: 0.25}}}}
   - {{name: refund, match: {{method: POST, path: "/v1/refunds/**"}}, tool: refund_payment}}
   - {{name: mail, match: {{method: POST, path: "/v1/messages/**"}}, tool: send_email, cost: {{usd: 0.001}}}}
-  - {{name: find, match: {{method: POST, path: "/v1/search"}}, tool: search_orders, safe: true, repeat: same}}
-  - {{name: ask, match: {{method: POST, path: "/v1/model"}}, tool: ask_model, safe: true, cost: {{usd: 0.04}}}}
+  - {{name: find, match: {{method: POST, path: /v1/search}}, tool: search_orders, safe: true, repeat: same}}
+  - {{name: ask, match: {{method: POST, path: /v1/model}}, tool: ask_model, safe: true, cost: {{usd: 0.04}}}}
 """
 FAILED = (
     b'{"error": {"code": "processor_unavailable", "message": "The card processor timed out after 30 s. '
@@ -78,7 +78,7 @@ async def take(directory: Path) -> None:
             doubt = await tell_the_story(made)
             opened = f"#/inbox/call/{doubt}"
             for name, scheme in (("in-doubt", "light"), ("dark", "dark")):
-                async with made.page(opened, color_scheme=scheme) as page:
+                async with made.page(opened, height=780, color_scheme=scheme) as page:
                     await page.get_by_label("It happened").check()
                     await expect(page.locator("#count-inbox")).to_have_text("4")
                     await page.locator("h1").click()
@@ -86,7 +86,7 @@ async def take(directory: Path) -> None:
             async with made.page("#/runs/run/invoices-2024-05", height=900) as page:
                 await expect(page.locator(".timeline .cell").first).to_be_visible()
                 await picture(page, directory / "run.png")
-            async with made.page() as page:
+            async with made.page(height=600) as page:
                 await expect(page.locator(".bars li").first).to_be_visible()
                 await picture(page, directory / "overview.png")
             async with made.page(opened, width=375, height=780) as page:

@@ -94,7 +94,6 @@ export class DecisionForm {
       this.notice,
       many ? el("fieldset", {}, el("legend", { class: "unseen" }, "Decision"), this.options.map((one) => this.#radio(one)))
         : el("p", { class: "hint" }, this.options[0].about),
-      this.extra,
       el("label", { for: `${this.id}-reason` }, "Reason"),
       this.reason,
       el("p", { class: "hint", id: `${this.id}-hint` }, "Kept in the history, with the time and who decided."),
@@ -108,7 +107,8 @@ export class DecisionForm {
     return el("div", { class: "choice" },
       el("input", { type: "radio", name: `${this.id}-choice`, id, value: one.id, "aria-describedby": `${id}-about`, on: { change: () => this.#chosenChanged() } }),
       el("label", { for: id }, one.title),
-      el("p", { id: `${id}-about`, class: "hint" }, one.about));
+      el("p", { id: `${id}-about`, class: "hint" }, one.about),
+      one.answer ? this.extra : null);
   }
 
   #answerFields() {

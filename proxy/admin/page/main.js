@@ -155,8 +155,9 @@ let told = "";
 async function round() {
   const mine = views[at.view];
   await Promise.all([
-    inbox.refresh(),
-    mine === inbox ? null : mine.refresh(),
+    // Which runs are held is known only after the inbox has looked.
+    mine === views.runs ? inbox.refresh().then(() => mine.refresh()) : inbox.refresh(),
+    mine === views.calls ? mine.refresh() : null,
     readOpened(),
     readOverview(),
   ]);

@@ -15,9 +15,10 @@ from proxy.app import App
 from proxy.settings import Role, Token
 from proxy.tokens import digest
 from tests import ambient
-from tests.admin.scene import FINE, JSON, LOST, Scene, problem, scene
+from tests.admin.scene import FINE, JSON, LOST, POLICY, Scene, problem, scene
 from tests.inside import Answer, call, raw_call, request_bytes, semel
 from tests.origin import READ_ALL, Origin, answer
+from tests.process import SemelProcess
 
 HOLDERS = {
     "semel_ops": ("acme", Role.OPERATOR),
@@ -150,6 +151,39 @@ async def test_removing_a_token_ends_its_sessions(tmp_path: Path) -> None:
     lower = [Token(sha256=digest("semel_ops"), tenant="acme", role=Role.AGENT), *TOKENS[1:]]
     async with desk(tmp_path, tokens=lower) as world:
         assert problem(await world.ask("GET", "calls", headers=cookie)) == (401, "unauthorized")
+
+
+async def test_every_worker_knows_a_session(tmp_path: Path) -> None:
+    """Signed in at one of them, looking and deciding at whichever answers."""
+    config = tmp_path / "semel.yaml"
+    config.write_text(
+        f"auth: {{tokens: [{{sha256: {digest('semel_ops')}, tenant: acme, role: operator}}, "
+        f"{{sha256: {digest('semel_ann')}, tenant: acme, role: agent}}]}}\n"
+    )
+    async with Origin(LOST) as origin:
+        policies = tmp_path / "policies"
+        policies.mkdir()
+        (policies / "pay.yaml").write_text(POLICY.format(port=origin.port))
+        options = ("--config", str(config), "--workers", "2")
+        async with SemelProcess(tmp_path / "state", policies, options=options) as process:
+            host = f"127.0.0.1:{process.port}"
+
+            async def ask(method: str, path: str, body: object = None, **headers: str) -> Answer:
+                said = b"" if body is None else json.dumps(body).encode()
+                given = JSON | {"Origin": f"http://{host}"} | headers
+                return await raw_call(process.port, request_bytes(method, path, given, said, host=host))
+
+            cookie = cookie_of(await ask("POST", "/_semel/session", {"token": "semel_ops"}))
+            made = {"Semel-Token": "semel_ann"}
+            doubts = [
+                (await ask("POST", "/pay/charge", {"usd": usd}, **made)).get("Semel-Call") for usd in range(8)
+            ]
+            for doubt in doubts:
+                # Each on a connection of its own: the kernel deals them out.
+                assert (await ask("GET", f"/_semel/calls/{doubt}", Cookie=cookie)).status == 200
+                decided = await ask("POST", f"/_semel/calls/{doubt}/resolve", RESOLVE, Cookie=cookie)
+                assert decided.status == 200, decided.body
+            await process.stop()
 
 
 class Hands:

@@ -87,6 +87,9 @@ async def test_everything_with_the_keyboard_alone(fresh: World) -> None:
         await expect(page.get_by_role("dialog")).to_be_visible()
         await press("Escape")
         await expect(page.get_by_role("dialog")).to_be_hidden()
+        await press("?")
+        await page.get_by_role("button", name="Close").press("Enter")
+        await expect(page.get_by_role("dialog")).to_be_hidden()
         await press("/")
         assert await focused(page) == "query"
         await page.keyboard.type("jk?/1")  # letters where somebody types are letters

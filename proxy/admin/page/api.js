@@ -16,7 +16,7 @@ export class Unreachable extends Error {}
 const PATIENCE = 15000;
 
 async function ask(method, path, body) {
-  const options = { method, headers: { Accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE), redirect: "error" };
+  const options = { method, headers: { Accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE), redirect: "error", referrerPolicy: "same-origin" };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);

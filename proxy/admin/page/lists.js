@@ -83,13 +83,13 @@ export function callEntry(call, view, { tell = "state" } = {}) {
   };
 }
 
-export function runEntry(run, view, diverged = 0) {
+export function runEntry(run, view) {
   return {
     key: run.run,
     href: `#/${view}/run/${run.run}`,
-    said: [run.version, run.active_at, run.state, run.attempts, run.last_seq, diverged],
+    said: [run.version, run.active_at, run.state, run.attempts, run.last_seq, run.diverged],
     draw: () => [
-      el("span", { class: "line" }, el("strong", {}, run.run), badge(diverged ? "diverged" : run.state)),
+      el("span", { class: "line" }, el("strong", {}, run.run), badge(run.diverged ? "diverged" : run.state)),
       el("span", { class: "line faint" },
         el("span", { class: "where" }, `${count(run.attempts, "attempt")} · ${count(run.last_seq, "step")}`,
           run.parent ? ` · fork of ${run.parent.run}` : ""),

@@ -17,7 +17,7 @@ const OVERVIEW_CALLS = 100;
 
 const at = { view: "inbox", kind: "", id: "" };
 const inbox = new Inbox();
-const views = { inbox, calls: new CallList(), runs: new RunList((name) => inbox.diverged(name)) };
+const views = { inbox, calls: new CallList(), runs: new RunList() };
 const overview = new Overview();
 let opened = null;
 let timer = 0;
@@ -27,6 +27,7 @@ let needsToken = false;
 let lastRenewal = 0;
 let refreshing = false;
 let again = false;
+let decided = false;
 
 // ---- what is said ----
 
@@ -100,7 +101,7 @@ function show() {
     fill(byId("detail"), overview.node);
     return;
   }
-  const tools = { news, changed: () => refresh() };
+  const tools = { news, changed: () => { decided = true; refresh(); } };
   opened = { wanted, view: at.kind === "call" ? new CallView(at.id, tools) : new RunView(at.id, tools), fresh: true };
   const back = el("button", { class: "quiet back", type: "button", on: { click: close } }, "← Back to the list");
   fill(byId("detail"), back, el("div", { class: "loading" }, "Reading…"));
@@ -155,9 +156,8 @@ let told = "";
 async function round() {
   const mine = views[at.view];
   await Promise.all([
-    // Which runs are held is known only after the inbox has looked.
-    mine === views.runs ? inbox.refresh().then(() => mine.refresh()) : inbox.refresh(),
-    mine === views.calls ? mine.refresh() : null,
+    inbox.refresh(rounds, decided),
+    mine === inbox ? null : mine.refresh(),
     readOpened(),
     readOverview(),
   ]);
@@ -184,6 +184,7 @@ async function refresh() {
     if (needsToken && !signedIn) return;
     await round();
     rounds += 1;
+    decided = again && decided;
     link("live", "live");
     trouble("", "");
   } catch (error) {

@@ -4,6 +4,7 @@
 import { count, el, stateWord, svg } from "./dom.js";
 
 export const MOST_STEPS = 400;
+const MOST_ATTEMPTS = 30;
 const CELL = 22;
 const GAP = 4;
 const TOP = 22;
@@ -31,7 +32,7 @@ function cell(step, attempt, x, y) {
  *  given from the record. */
 export function timeline(run) {
   const steps = run.steps.slice(-MOST_STEPS);
-  const attempts = run.attempts.map((attempt) => attempt.name);
+  const attempts = run.attempts.slice(-MOST_ATTEMPTS).map((attempt) => attempt.name);
   const label = Math.min(150, 16 + 7 * Math.max(2, ...attempts.map((name) => Math.min(18, name.length))));
   const width = label + steps.length * (CELL + GAP) + GAP;
   const height = TOP + attempts.length * (CELL + GAP) + GAP;
@@ -52,13 +53,13 @@ export function timeline(run) {
     picture.append(svg("text", { class: "name", x: 0, y: TOP + row * (CELL + GAP) + CELL / 2 + 4 },
       name.length > 18 ? `${name.slice(0, 17)}…` : name, svg("title", {}, name)));
   });
-  const cut = run.steps.length > steps.length;
+  const cut = run.steps.length > steps.length || run.attempts.length > attempts.length;
   return el("figure", { class: "picture" },
     el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Timeline, scrolls sideways" }, picture),
     el("figcaption", {},
       key("made is-done", "executed"), key("given is-done", "from the record"), key("made is-in_doubt", "in doubt"),
       key("not-asked", "not asked"), el("span", { class: "faint" }, "large: with effects, small: safe"),
-      cut ? el("span", {}, `the latest ${MOST_STEPS} of ${run.steps.length} steps`) : null));
+      cut ? el("span", {}, `the latest of ${count(run.steps.length, "step")} and ${count(run.attempts.length, "attempt")}`) : null));
 }
 
 function key(kind, words) {

@@ -68,9 +68,7 @@ export class CallList {
 }
 
 export class RunList {
-  /** `diverged(name)`: how often it is held, as far as that is known. */
-  constructor(diverged) {
-    this.diverged = diverged;
+  constructor() {
     this.text = "";
     this.limit = PAGE;
     this.section = new Section("", NO_RUNS, { open: () => { this.limit = Math.min(LARGEST, this.limit + PAGE); window.dispatchEvent(new HashChangeEvent("hashchange")); } });
@@ -88,7 +86,7 @@ export class RunList {
   async refresh() {
     const page = await api.runs({ limit: this.text ? SEARCHED : this.limit });
     const runs = this.text ? page.runs.filter((run) => holds(this.text, run.run, run.latest_attempt)) : page.runs;
-    this.section.show(runs.map((run) => runEntry(run, "runs", this.diverged(run.run))), {
+    this.section.show(runs.map((run) => runEntry(run, "runs")), {
       more: page.next !== null && !this.text && this.limit < LARGEST,
       empty: this.text ? `No run among the latest ${SEARCHED} has “${this.text}” in its name.` : NO_RUNS,
     });

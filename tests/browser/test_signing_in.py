@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Request, expect
 
 from proxy.tokens import digest
 from tests.browser.scene import World, world
@@ -104,3 +104,50 @@ async def test_the_cookie_stays_with_the_page(guarded: World) -> None:
     assert b"cookie" not in sent[0].lower()
     assert b"\r\nCookie: mine=1\r\n" in sent[1]
     assert cookie["value"].encode() not in b"".join(sent)
+
+
+ATTACKS = {
+    "a form": """(to) => {
+        const form = document.createElement('form'), part = document.createElement('input');
+        const frame = document.createElement('iframe');
+        Object.assign(form, {method: 'post', action: to, enctype: 'text/plain', target: 'there'});
+        Object.assign(part, {name: '{"as": "not_executed", "reason": "', value: '"}'});
+        form.append(part); frame.name = 'there'; document.body.append(frame, form);
+        const over = new Promise(done => { frame.onload = done });
+        form.submit();
+        return over.then(() => 1) }""",
+    "a simple request": """(to) => fetch(to, {method: 'POST', mode: 'no-cors', credentials: 'include',
+        body: '{"as": "not_executed", "reason": "x"}'}).then(() => 1)""",
+    "a request that asks first": """(to) => fetch(to, {method: 'POST', credentials: 'include',
+        headers: {'Content-Type': 'application/json'},
+        body: '{"as": "not_executed", "reason": "x"}'}).catch(() => 1)""",
+    "a look": "(to) => fetch(to.replace('/resolve', ''), {credentials: 'include'}).catch(() => 1)",
+}
+
+
+async def test_a_page_on_another_port_of_this_host_decides_nothing(guarded: World) -> None:
+    """For the browser it is the same site, and it sends the cookie along; semel knows better."""
+    doubt = await guarded.doubt(8)
+    async with guarded.page() as page:
+        await page.get_by_label("Operator token").fill("semel_ops")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#sign-out")).to_be_visible()
+        guarded.shop.answer = (b"text/html", b"<!doctype html><title>next door</title>")
+        other = await page.context.new_page()
+        await other.goto(f"http://127.0.0.1:{guarded.shop.port}/")
+        cookies: list[str | None] = []
+
+        async def look(request: Request) -> None:
+            if "/_semel/" in request.url:
+                cookies.append((await request.all_headers()).get("cookie"))
+
+        refused: list[tuple[str, int]] = []
+        other.on("requestfinished", look)
+        other.on("response", lambda got: refused.append((got.request.method, got.status)))
+        for name, attack in ATTACKS.items():
+            to = f"{guarded.page_url}calls/{doubt}/resolve"
+            assert await other.evaluate(attack, to) == 1, name
+            assert await guarded.state(doubt) == "in_doubt", name
+        assert any(cookie and cookie.startswith("semel_session_") for cookie in cookies)
+        # The form and the simple request arrive, with the cookie, and are known for what they are.
+        assert [status for method, status in refused if method == "POST"] == [403, 403]

@@ -73,7 +73,7 @@ export class CallView {
     const told = [];
     if (doubt) {
       told.push(el("p", { class: "reason" }, doubt.reason),
-        facts(["In doubt since", when(doubt.since)], ["The upstream's status", doubt.upstream_status]),
+        facts([call.state === "in_doubt" ? "In doubt since" : "Was in doubt since", when(doubt.since)], ["The upstream's status", doubt.upstream_status]),
         doubt.excerpt ? [el("h4", {}, "What the upstream said"), block(doubt.excerpt)] : null);
     }
     if (answer) {

@@ -162,7 +162,6 @@ async function round() {
     readOverview(),
   ]);
   mine.mark(here());
-  age();
   const { doubts, waiting, held } = inbox.counts;
   const sum = doubts + waiting + held;
   byId("count-inbox").textContent = sum ? String(sum) : "";
@@ -180,6 +179,7 @@ async function refresh() {
   }
   refreshing = true;
   let pause = EVERY;
+  age();
   try {
     if (needsToken && !signedIn) return;
     await round();
@@ -205,6 +205,7 @@ async function refresh() {
 function askForToken(why = "") {
   signedIn = false;
   needsToken = true;
+  document.body.classList.add("signed-out");
   byId("desk").hidden = true;
   byId("door").hidden = false;
   byId("sign-out").hidden = true;
@@ -219,6 +220,7 @@ function enter(session) {
   signedIn = true;
   needsToken = session.auth;
   lastRenewal = Date.now();
+  document.body.classList.remove("signed-out");
   byId("door").hidden = true;
   byId("desk").hidden = false;
   byId("sign-out").hidden = !session.auth;

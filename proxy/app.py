@@ -12,6 +12,7 @@ from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
 from proxy.admin.probing import probes_in
 from proxy.admin.rules import lifetimes_in, segments_in
+from proxy.admin.sessions import Sessions
 from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
 from proxy.doubts import Doubts
@@ -27,6 +28,7 @@ from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
+from proxy.front.sign_in import SignIn
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
@@ -159,7 +161,8 @@ class App:
             decided=books.changed_beside,
             probe=probes_in(lambda: watch.current, doubts),
         )
-        door = Door(None if settings.auth is None else settings.auth.tokens)
+        tokens = None if settings.auth is None else settings.auth.tokens
+        door = Door(tokens)
         handler = Handler(
             exchange=exchange,
             runs=runs,
@@ -173,6 +176,9 @@ class App:
                 metrics=metrics,
                 api=Api(desk, settings.listen),
                 limits=request_limits,
+                sign_in=SignIn(
+                    door=door, tokens=tokens, sessions=Sessions(store.secret, clock), listen=settings.listen
+                ),
                 siblings=siblings,
             ),
             aside=aside,

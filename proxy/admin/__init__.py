@@ -9,4 +9,6 @@ routes.py     one table: address, parameters, bodies, what answers (route.py is 
 run_*.py      all of this for runs; run_export.py writes one out, step by step
 api.py        a request through that table (checked.py), and who may make it (browsers.py)
 openapi.py    the table as an OpenAPI document
+pages.py      the operator's page (page/), which asks this API from a browser
+sessions.py   what that browser carries instead of a token; front/sign_in.py hands it out
 """

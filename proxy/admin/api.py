@@ -28,7 +28,7 @@ from proxy.settings import Address
 Reply: TypeAlias = tuple[int, Headers, bytes | AsyncIterator[bytes]]
 
 # The record changes, and holds what others have said: no cache, and no browser, makes anything of it.
-_EVERY_ANSWER: Headers = ((b"Cache-Control", b"no-store"), (b"X-Content-Type-Options", b"nosniff"))
+EVERY_ANSWER: Headers = ((b"Cache-Control", b"no-store"), (b"X-Content-Type-Options", b"nosniff"))
 _DOWNLOAD: Headers = ((b"Content-Security-Policy", b"default-src 'none'; sandbox"),)
 # Nothing of these runs in a browser; everything else is handed out as bytes.
 _HARMLESS = re.compile(
@@ -69,7 +69,7 @@ class Api:
                 headers += ((b"Allow", str(refusal.members["allowed"]).encode()),)
         if request.method == "HEAD":
             body = b""  # what its Content-Length speaks of is left out
-        return status, headers + _EVERY_ANSWER, body
+        return status, headers + EVERY_ANSWER, body
 
     async def _answer(self, request: Request) -> Reply:
         routes, names = find(request.path)

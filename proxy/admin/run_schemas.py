@@ -25,6 +25,7 @@ WHY: Schema = REASON | {"description": "Kept in the run's history."}
 _SECONDS: Schema = {"type": "number", "minimum": 0}
 _IDS: Schema = {"type": "array", "items": ID}
 _TEXTS: Schema = {"type": "array", "items": TEXT}
+_DIVERGED: Schema = COUNT | {"description": "How often a call was held because it was not in the record."}
 
 PARENT = object_of(
     {"run": TEXT, "at": COUNT, "resend": {"type": "boolean"}},
@@ -47,6 +48,7 @@ _ABOUT_A_RUN: Schema = {
 }
 RUN = object_of(
     _ABOUT_A_RUN | {"attempts": COUNT | {"description": "How many."}, "latest_attempt": or_null(TEXT)},
+    {"diverged": _DIVERGED | {"description": f"{_DIVERGED['description']} In lists only."}},
     about="A run without its steps.",
 )
 RUN_PAGE = object_of(
@@ -104,7 +106,7 @@ RUN_DETAIL = object_of(
         "steps": {"type": "array", "items": ref("Step")},
         "in_doubt": _IDS,
         "awaiting_approval": _IDS,
-        "diverged": COUNT | {"description": "How often a call was held because it was not in the record."},
+        "diverged": _DIVERGED,
         "passed": _TEXTS | {"description": "Kinds of calls that went by without a record."},
         "unlisted": _TEXTS | {"description": "Hosts that no policy names, recorded by the default rules."},
         "spent_usd": or_null(USD | {"description": "By this run's own calls. null: no price is known."}),

@@ -57,7 +57,7 @@ def detail(seen: Seen) -> Json:
         "steps": steps,
         "in_doubt": [step["call"] for step in steps if step["state"] == State.IN_DOUBT],
         "awaiting_approval": [step["call"] for step in steps if step["state"] == State.AWAITING_APPROVAL],
-        "diverged": _diverged(seen),
+        "diverged": diverged(seen.run, seen.history),
         "passed": sorted(seen.run.passed),
         "unlisted": _unlisted(seen.steps),
         **_figures(seen),
@@ -78,11 +78,11 @@ def label(step: Step) -> str:
     return f"{method} {host if step.upstream == UNLISTED else ''}{redact.path(path)}"
 
 
-def _diverged(seen: Seen) -> int:
+def diverged(run: Run, history: Iterable[RunEntry]) -> int:
     """How often the latest attempt was held since a person last let it go on: what is over is no warning."""
-    attempts = seen.run.attempts
+    attempts = run.attempts
     held = 0
-    for entry in seen.history:
+    for entry in history:
         if entry.event == "allowed":
             held = 0
         elif entry.event == "diverged" and entry.why.startswith("held"):

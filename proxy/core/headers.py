@@ -26,6 +26,8 @@ HOP_BY_HOP = frozenset(
 )
 
 SEMEL_PREFIX = b"semel-"
+# What the cookie of a signed-in operator begins with. A browser sends it by host: also with a call.
+SESSION_COOKIE = b"semel_session"
 
 # For so many heads what follows from them alone is remembered: an agent sends the same few again and again.
 # At the largest size that a head may have this is 16 MiB.
@@ -58,6 +60,22 @@ def without_header(headers: Headers, name: str) -> Headers:
     """Without every header of this name, which is in lower case."""
     left_out = name.encode()
     return tuple([pair for pair in headers if pair[0].lower() != left_out])
+
+
+@lru_cache(maxsize=MANY_HEADS)
+def without_session(headers: Headers) -> Headers:
+    """Without an operator's cookie: it is said to semel. Mostly there is none, and nothing changes."""
+    if not any(SESSION_COOKIE in value for name, value in headers if name.lower() == b"cookie"):
+        return headers
+    kept = []
+    for name, value in headers:
+        if name.lower() == b"cookie":
+            pieces = [piece.strip(b" \t") for piece in value.split(b";")]
+            value = b"; ".join([piece for piece in pieces if not piece.startswith(SESSION_COOKIE)])
+            if not value:
+                continue
+        kept.append((name, value))
+    return tuple(kept)
 
 
 def is_event_stream(headers: Headers) -> bool:

@@ -56,6 +56,9 @@ class Door:
             return self._enter(token, ANY_OF_A_TENANT, "look at runs")
         return self._enter(token, OPERATORS, "look into the record or decide")
 
+    def for_page(self, token: str) -> Visitor:
+        return self._enter(token, OPERATORS, "sign in")
+
     def _enter(self, token: str, allowed: frozenset[Role], what: str) -> Visitor:
         if self._tokens is None:
             return ANYBODY

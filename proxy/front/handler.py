@@ -20,7 +20,7 @@ from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
-from proxy.front.door import Door, Visitor
+from proxy.front.door import Door
 from proxy.front.forward import ForwardProxy
 from proxy.front.in_run import enter
 from proxy.front.incoming import (
@@ -46,7 +46,7 @@ from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
 from proxy.stream import CutOff, Phase
 
-OwnPages: TypeAlias = Callable[[HttpRequest, str, Visitor], Awaitable[Reply]]
+OwnPages: TypeAlias = Callable[[HttpRequest, str, str], Awaitable[Reply]]  # path, token
 
 
 @dataclass(slots=True)
@@ -123,8 +123,7 @@ class Handler:
         told = said_to_semel(request.raw_headers)
         if isinstance(address, OwnAddress):
             tale.own = True
-            visitor = self._door.for_own_page(address.path, told.speaker.token)
-            answer = Produced(*await self._own_pages(request, address.path, visitor))
+            answer = Produced(*await self._own_pages(request, address.path, told.speaker.token))
             return await _write(writer, answer, answer.headers)
         speaker = agree(told.speaker, address.speaker)
         visitor = self._door.for_calls(speaker.token)

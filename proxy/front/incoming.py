@@ -14,7 +14,7 @@ from aiohttp import StreamReader
 
 from proxy.admin import browsers
 from proxy.asking import Ask
-from proxy.core.headers import MANY_HEADS, Headers
+from proxy.core.headers import MANY_HEADS, Headers, without_session
 from proxy.core.policy import Match, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
@@ -197,7 +197,7 @@ async def understand(
     entered: Entered | None = None,
 ) -> Incoming:
     """`entered`: the run that it is asked in."""
-    method, headers = request.method, request.raw_headers
+    method, headers = request.method, without_session(request.raw_headers)
     to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
     if entered is not None:
         pinned = entered.pinned

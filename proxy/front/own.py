@@ -1,15 +1,19 @@
 """semel's own addresses: /metrics, /healthz (the process lives), /readyz (the store answers), and behind
-/_semel/ the operator's desk (proxy/admin)."""
+/_semel/ the operator's desk and its page (proxy/admin)."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
+from proxy.admin import pages
 from proxy.admin.api import Api, Reply, Request
 from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
 from proxy.front.incoming import RequestLimits, read_body
+from proxy.front.sign_in import ADDRESS as SESSION
+from proxy.front.sign_in import LARGEST_BODY, Letter, SignIn
 from proxy.front.turns import HttpRequest
 from proxy.metrics import CONTENT_TYPE, MetricsObserver
 from proxy.settings import Role
@@ -25,6 +29,7 @@ class OwnPages:
         metrics: MetricsObserver,
         api: Api,
         limits: RequestLimits,
+        sign_in: SignIn,
         siblings: Siblings | None = None,
     ) -> None:
         self._store = store
@@ -32,8 +37,18 @@ class OwnPages:
         self._metrics = metrics
         self._api = api
         self._limits = limits
+        self._sign_in = sign_in
 
-    async def __call__(self, request: HttpRequest, path: str, visitor: Visitor) -> Reply:
+    async def __call__(self, request: HttpRequest, path: str, token: str) -> Reply:
+        """`token`: of the header, empty without one."""
+        if path in pages.PAGES:
+            return pages.serve(request.method, path)
+        if path == pages.WITHOUT_SLASH:
+            return pages.MOVED
+        letter = Letter(request.method, path, request.raw_headers, token)
+        if path == SESSION:
+            return await self._session(request, letter)
+        visitor = self._sign_in.visitor(letter)
         if path.startswith("/_semel"):
             return await self._desk(request, path, visitor)
         if request.method not in ("GET", "HEAD"):
@@ -45,6 +60,14 @@ class OwnPages:
         if path == "/readyz":
             return await self._ready()
         raise UnknownUpstream(f"There is nothing at {path[:100]}.")
+
+    async def _session(self, request: HttpRequest, letter: Letter) -> Reply:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        body = await read_body(request, connection, replace(self._limits, body=LARGEST_BODY))
+        transport = connection.transport
+        over_tls = transport is not None and transport.get_extra_info("ssl_object") is not None
+        return self._sign_in(letter._replace(body=b"" if body is None else body.whole(), over_tls=over_tls))
 
     async def _desk(self, request: HttpRequest, path: str, visitor: Visitor) -> Reply:
         connection, body = request.protocol, None

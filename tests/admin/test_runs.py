@@ -80,6 +80,18 @@ async def test_money_and_time_are_summed_up_where_they_are_known(tmp_path: Path)
     assert (free["spent_usd"], free["saved_usd"], free["saved_seconds"]) == (None, None, 0)
 
 
+async def test_a_list_of_runs_says_which_are_held(tmp_path: Path) -> None:
+    """Until a person has allowed it."""
+    async with run_scene(tmp_path, FINE) as world:
+        await charge(world, "held+a1", 1)
+        await charge(world, "other+a1", 1)
+        assert (await charge(world, "held+a2", 2)).status == 409
+        listed = (await world.document("runs"))["runs"]
+        assert {one["run"]: one["diverged"] for one in listed} == {"held": 1, "other": 0}
+        assert (await decide(world, "held/allow", reason="meant")).status == 200
+        assert [one["diverged"] for one in (await world.document("runs"))["runs"]] == [0, 0]
+
+
 async def test_runs_are_listed_newest_first_in_pages_and_by_state(tmp_path: Path) -> None:
     """`next` of a page is `after` of the following one; the last has none."""
     async with run_scene(tmp_path, *[FINE] * 3) as world:

@@ -66,7 +66,6 @@ async def test_without_a_known_token_nothing_is_sent(tmp_path: Path, token: str 
         ("/metrics", {Role.OPERATOR, Role.METRICS}),
         ("/_semel/calls", {Role.OPERATOR}),
         ("/_semel/nothing", {Role.OPERATOR}),
-        ("/_semel", {Role.OPERATOR}),
     ],
 )
 async def test_each_role_has_its_doors(tmp_path: Path, target: str, allowed: set[Role]) -> None:

@@ -159,7 +159,14 @@ class Agent:
         rule = rule or Rule(name="rule-of-" + name.split("?")[0], safe=safe)
         book = await self.semel.books.open(TENANT, self.run, self.attempt)
         family = identity_of(f"{book.run.origin or self.run} {name}")
-        sending = Prepared(rule=rule, safe=safe, body=b"{}", total=600.0, target=f"/{name}".encode())
+        sending = Prepared(
+            rule=rule,
+            safe=safe,
+            body=b"{}",
+            total=600.0,
+            target=f"/{name}".encode(),
+            bound_to=name.encode() if rule.approval is not None else b"",
+        )
         shared = None
         if rule.mode is Mode.CACHE or rule.scope is Scope.TENANT:
             shared = SharedCall(Ask(identity_of(f"tenant {name}"), rule, safe, False, sending))

@@ -29,8 +29,9 @@ from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
 from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StillInDoubt, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
-from proxy.store.base import Query, Store
+from proxy.store.base import BlobLost, BlobRef, Query, Store
 from proxy.store.codec import Codec, DamagedRecord
+from proxy.stream import content_length
 
 T = TypeVar("T")
 
@@ -161,7 +162,20 @@ class LocalDesk:
         call = await self._find(call_id)
         replays, history = await asyncio.gather(self._store.replays(call.key), self._store.history(call.key))
         segments = partial(self._segments, call.upstream, call.rule)
-        return views.detail(call, replays, history, self._codec, segments)
+        return views.detail(call, replays, history, self._codec, segments, await self._kept_apart(call))
+
+    async def _kept_apart(self, call: Call) -> bytes:
+        """The body of a request that does not lie in its row; empty where it cannot be shown."""
+        if not call.request_blob:
+            return b""
+        try:
+            size = content_length(self._codec.open_request(call.request).headers) or 0
+            if size > views.LONGEST_BODY:
+                return b""
+            ref = BlobRef(call.request_blob, size)
+            return b"".join([chunk async for chunk in self._store.read_blob(ref)])
+        except (BlobLost, DamagedRecord):
+            return b""
 
     async def body(self, call_id: str) -> Body:
         call = await self._find(call_id)

@@ -67,7 +67,7 @@ class Exporter:
             shown["doubt"] = detail["doubt"]
             shown["damage"] = detail["damage"]
             if request is not None:
-                shown["request"] = {**_without(request, "body_size"), **_body(*asked)}
+                shown["request"] = {**_without(request, "body_size", "body"), **_body(*asked)}
             if answer is not None:
                 shown["answer"] = {**_without(answer, "place", "unavailable"), **_body(*given)}
             return _line(shown)

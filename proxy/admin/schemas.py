@@ -117,9 +117,16 @@ EVENT = object_of(
     }
 )
 REQUEST = object_of(
-    {"method": TEXT, "target": TEXT, "headers": HEADERS, "body_size": or_null(COUNT)},
+    {
+        "method": TEXT,
+        "target": TEXT,
+        "headers": HEADERS,
+        "body_size": or_null(COUNT),
+        "body": or_null(TEXT),
+    },
     about="As it was sent, without credentials; values of query parameters and path segments whose names "
-    "sound secret are replaced. `body_size` is null for a body that is kept apart.",
+    "sound secret are replaced. `body_size` is null for a body that is kept apart. `body` is "
+    "null where it is no text, or longer than 1 MiB.",
 )
 DOUBT = object_of(
     {"since": or_null(MOMENT), "reason": TEXT, "upstream_status": or_null(COUNT), "excerpt": TEXT}

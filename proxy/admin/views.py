@@ -14,6 +14,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 from proxy.admin import redact
+from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.headers import Headers
 from proxy.core.intent import Answer, Call, Doubt, Entry, Place, State
 from proxy.store.base import Census, Page
 from proxy.store.codec import Codec, DamagedRecord, StoredRequest
@@ -25,6 +27,8 @@ Segments: TypeAlias = Callable[[str], Mapping[str, str]]
 _UNKNOWN_STATUS = 0
 # Beyond so many digits a number is easier to read with its exponent.
 LONGEST_NUMBER = 60
+# A longer body of a request is not shown.
+LONGEST_BODY = 1024 * 1024
 # How the body of each kind is called, where it is not shown in words.
 _BODY_NAMES = {"digest": "body_digest", "multipart": "body_parts"}
 
@@ -75,14 +79,20 @@ def page(found: Page, replays: Sequence[int], codec: Codec) -> Json:
 
 
 def detail(
-    record: Call, replays: int, history: Sequence[Entry], codec: Codec, segments: Segments = lambda _: {}
+    record: Call,
+    replays: int,
+    history: Sequence[Entry],
+    codec: Codec,
+    segments: Segments = lambda _: {},
+    body: bytes = b"",
 ) -> Json:
-    """`segments`: the named segments of a path, also where the arguments do not hold them."""
+    """`segments`: the named segments of a path, also where the arguments do not hold them. `body`: the
+    request's, where it does not lie in the row."""
     damage: list[str] = []
     return {
         "call": call(record, replays, codec),
         "events": [_event(entry) for entry in history],
-        "request": _request(record, codec, damage, segments),
+        "request": _request(record, codec, damage, segments, body),
         "doubt": None if record.doubt is None else _doubt(record.doubt),
         "answer": None if record.answer is None else _answer(record.answer, codec, damage),
         "damage": damage,
@@ -147,7 +157,7 @@ def _answer(answer: Answer, codec: Codec, damage: list[str]) -> Json:
     }
 
 
-def _request(record: Call, codec: Codec, damage: list[str], segments: Segments) -> Json | None:
+def _request(record: Call, codec: Codec, damage: list[str], segments: Segments, body: bytes) -> Json | None:
     try:
         stored = codec.open_request(record.request)
     except (DamagedRecord, UnicodeDecodeError) as error:
@@ -160,7 +170,16 @@ def _request(record: Call, codec: Codec, damage: list[str], segments: Segments) 
         "target": redact.target(target, names),
         "headers": redact.headers(stored.headers),
         "body_size": None if record.request_blob else len(stored.body),
+        "body": _text(stored.headers, body or stored.body) if body or not record.request_blob else None,
     }
+
+
+def _text(headers: Headers, body: bytes) -> str | None:
+    """For a person who has to decide: what was asked, all of it. None where it is no text."""
+    try:
+        return decode(body, codings(headers), LONGEST_BODY).decode()
+    except (Undecodable, UnicodeDecodeError):
+        return None
 
 
 # ---- arguments ---------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Bank:
     padding: str = ""  # in every answer
     second_half: asyncio.Event | None = None  # answers wait for it in their middle
     acts: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)  # what each act was asked with
     posts: int = 0  # that came whole
     keys: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
@@ -109,6 +110,7 @@ class Bank:
             return act if first == body else None
         act = {"id": len(self.acts) + 1, "ref": json.loads(body).get("ref"), "padding": self.padding}
         self.acts.append(act)
+        self.asked.append(json.loads(body))
         if key:
             self._known[key] = (body, act)
         return act

@@ -67,7 +67,7 @@ class Sending(NamedTuple):
         query = "" if address.query is None else f"?{address.query}"
         target = f"{place.base_path}{address.raw_path}{query}".encode()
         size = None if body is None else body.size
-        own = _own_credential(upstream, place, self.method)
+        own = own_credential(upstream, place, self.method)
         headers, head = _outgoing_head(self.method, target, place.authority, self.headers, size, own)
         return Outgoing(
             scheme=place.scheme,
@@ -116,7 +116,7 @@ class Sending(NamedTuple):
         return self.told.tool or rule.tool or f"{self.method} {pattern}"
 
 
-def _own_credential(upstream: Upstream, place: Place | Upstream, method: str) -> tuple[bytes, bytes] | None:
+def own_credential(upstream: Upstream, place: Place | Upstream, method: str) -> tuple[bytes, bytes] | None:
     """What `inject` adds. The agent chooses the address and the method, and must not learn or spill it so."""
     if upstream.inject is None:
         return None

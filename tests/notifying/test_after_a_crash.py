@@ -16,6 +16,8 @@ from tests.notifying.scene import LOSES, SECRET, TAKEN, verified
 from tests.origin import READ_ALL, Origin, Script, Stall, answer
 from tests.process import SemelProcess, kill_at
 
+pytestmark = pytest.mark.usefixtures("any_store")
+
 HANGS: Script = (*READ_ALL, Stall())
 
 

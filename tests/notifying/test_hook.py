@@ -209,6 +209,7 @@ async def test_ten_thousand_doubts_and_a_dead_receiver(
         assert len(hook._waiting) == hooks.WAITING
         assert grown < 8 * 1024 * 1024
         assert await there.counted("in_doubt", "dropped") == 10_001 - hooks.WAITING
+        await until(lambda: there.lines("notifications-dropped"))
         assert len(there.lines("notifications-dropped")) == 1
         assert (await there.post(5)).status == 409
         assert there.receiver.started == before
@@ -273,3 +274,24 @@ async def test_a_store_that_fails_costs_a_second_notification_and_no_more(tmp_pa
         await until(lambda: there.lines("notification-delivered"))
         await until(lambda: there.lines("store-trouble"))
         assert (await call(there.port, "GET", "/healthz")).status == 200
+
+
+async def test_what_another_process_left_is_found_by_one_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody here heard of the doubt: looked for now and then, told once; what is young is left to others."""
+    monkeypatch.setattr(hooks.Hook, "entered", lambda self, call: None)
+    monkeypatch.setattr(hooks, "LOOKED_THROUGH_EVERY", 0.02)
+    async with scene(tmp_path) as there:
+        hook = there.app._hook
+        assert hook is not None
+        await there.post()
+        # The walk of the start is over, and the next one has begun.
+        await until(lambda: hook._spares_the_young)
+        await until(lambda: hook._walk is None)
+        assert there.receiver.started == 0
+        monkeypatch.setattr(hooks, "YOUNG", 0.0)
+        await until(lambda: there.lines("notification-delivered"))
+        await there.post(2)
+        await until(lambda: len(there.lines("notification-delivered")) == 2)
+        assert there.receiver.started == 2

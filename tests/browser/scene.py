@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, async_playwright, expect
 
 from tests.inside import Answer, call, raw_call, request_bytes
 from tests.origin import reset_on_close
@@ -37,6 +37,8 @@ rules:
   - {{name: charge, match: {{method: POST, path: "/charge/**"}}, tool: charge_card, cost: {{usd: 0.25}}}}
   - {{name: mail, match: {{method: POST, path: "/mail/**"}}, tool: send_mail}}
 """
+# The page looks every two seconds, and the machine may be busy.
+expect.set_options(timeout=15_000)
 # What a browser says of a resource that was refused, or of a proxy that is not there, is no mistake of ours.
 _EXPECTED = ("Failed to load resource",)
 
@@ -138,7 +140,7 @@ class World:
         try:
             page = await context.new_page()
             self.watch(page)
-            page.set_default_timeout(10_000)
+            page.set_default_timeout(15_000)
             await page.goto(self.page_url + at)
             yield page
         finally:

@@ -76,6 +76,29 @@ async def test_a_session_that_ends_takes_nothing_with_it(guarded: World) -> None
         await expect(page.get_by_label("Reason")).to_have_value("half a reason")
 
 
+async def test_only_a_person_keeps_a_session_alive(guarded: World) -> None:
+    """An hour of polling renews nothing; a key does, and then not again for a while."""
+    renewed: list[str] = []
+    async with guarded.page() as page:
+        await page.clock.install()
+        await page.reload()
+        await page.get_by_label("Operator token").fill("semel_ops")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#link-text")).to_have_text("live")
+        page.on(
+            "request", lambda sent: renewed.append(sent.post_data or "") if sent.method == "POST" else None
+        )
+        await page.clock.fast_forward(3_600_000)
+        async with page.expect_request("**/stats"):
+            await page.clock.run_for(5_000)
+        assert renewed == []
+        async with page.expect_response("**/session"):
+            await page.keyboard.press("j")
+        await page.keyboard.press("k")
+        await expect(page.locator("#link-text")).to_have_text("live")
+        assert renewed == ["{}"]
+
+
 async def test_another_tenants_operator_sees_nothing_of_it(guarded: World) -> None:
     """Neither in the lists nor by its address."""
     doubt = await guarded.doubt(7)

@@ -41,6 +41,7 @@ rules:
 expect.set_options(timeout=15_000)
 # What a browser says of a resource that was refused, or of a proxy that is not there, is no mistake of ours.
 _EXPECTED = ("Failed to load resource",)
+FINE = (b"application/json", b'{"ok": true}')
 
 
 class Shop:
@@ -49,7 +50,7 @@ class Shop:
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
-        self.answer: tuple[bytes, bytes] = (b"application/json", b'{"ok": true}')
+        self.answer = FINE
         self._busy: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Shop:
@@ -159,8 +160,14 @@ class World:
         page.on("console", console)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
 
+    def begin(self) -> None:
+        """For the next test, of several on one proxy."""
+        self.shop.requests.clear()
+        self.shop.answer = FINE
+
     def check(self) -> None:
-        assert self.wrong == []
+        complaints, self.wrong[:] = list(self.wrong), []
+        assert complaints == []
 
 
 @asynccontextmanager

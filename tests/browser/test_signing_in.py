@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Request, expect
+from playwright.async_api import Request, expect
 
-from proxy.tokens import digest
-from tests.browser.scene import World, world
+from tests.browser.scene import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-CONFIG = f"""auth:
-  tokens:
-    - {{sha256: {digest("semel_ops")}, tenant: acme, role: operator}}
-    - {{sha256: {digest("semel_zops")}, tenant: zenith, role: operator}}
-    - {{sha256: {digest("semel_ann")}, tenant: acme, role: agent}}
-"""
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def guarded(tmp_path: Path, browser: Browser) -> AsyncIterator[World]:
-    async with world(tmp_path, browser, CONFIG) as made:
-        made.token, made.operator = "semel_ann", "semel_ops"
-        yield made
 
 
 async def test_in_and_out(guarded: World) -> None:

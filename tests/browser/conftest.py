@@ -10,7 +10,15 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
+from proxy.tokens import digest
 from tests.browser.scene import CHROMIUM, World, chromium, world
+
+TOKENS = f"""auth:
+  tokens:
+    - {{sha256: {digest("semel_ops")}, tenant: acme, role: operator}}
+    - {{sha256: {digest("semel_zops")}, tenant: zenith, role: operator}}
+    - {{sha256: {digest("semel_ann")}, tenant: acme, role: agent}}
+"""
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -27,13 +35,27 @@ async def shared(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> 
         yield made
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_guarded(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> AsyncIterator[World]:
+    async with world(tmp_path_factory.mktemp("guarded"), browser, TOKENS) as made:
+        made.token, made.operator = "semel_ann", "semel_ops"
+        yield made
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def here(shared: World) -> AsyncIterator[World]:
     """A proxy without tokens, as on one's own machine. Other tests have left their calls in it."""
-    shared.shop.requests.clear()
+    shared.begin()
     yield shared
-    complaints, shared.wrong[:] = list(shared.wrong), []
-    assert complaints == []
+    shared.check()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def guarded(shared_guarded: World) -> AsyncIterator[World]:
+    """A proxy that asks for tokens. Other tests have left their calls in it, too."""
+    shared_guarded.begin()
+    yield shared_guarded
+    shared_guarded.check()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, async_playwright, expect
 
 from tests.inside import Answer, call, raw_call, request_bytes
 from tests.origin import reset_on_close
@@ -37,8 +37,11 @@ rules:
   - {{name: charge, match: {{method: POST, path: "/charge/**"}}, tool: charge_card, cost: {{usd: 0.25}}}}
   - {{name: mail, match: {{method: POST, path: "/mail/**"}}, tool: send_mail}}
 """
+# The page looks every two seconds, and the machine may be busy.
+expect.set_options(timeout=15_000)
 # What a browser says of a resource that was refused, or of a proxy that is not there, is no mistake of ours.
 _EXPECTED = ("Failed to load resource",)
+FINE = (b"application/json", b'{"ok": true}')
 
 
 class Shop:
@@ -47,7 +50,7 @@ class Shop:
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
-        self.answer: tuple[bytes, bytes] = (b"application/json", b'{"ok": true}')
+        self.answer = FINE
         self._busy: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Shop:
@@ -138,7 +141,7 @@ class World:
         try:
             page = await context.new_page()
             self.watch(page)
-            page.set_default_timeout(10_000)
+            page.set_default_timeout(15_000)
             await page.goto(self.page_url + at)
             yield page
         finally:
@@ -157,8 +160,14 @@ class World:
         page.on("console", console)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
 
+    def begin(self) -> None:
+        """For the next test, of several on one proxy."""
+        self.shop.requests.clear()
+        self.shop.answer = FINE
+
     def check(self) -> None:
-        assert self.wrong == []
+        complaints, self.wrong[:] = list(self.wrong), []
+        assert complaints == []
 
 
 @asynccontextmanager

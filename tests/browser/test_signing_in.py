@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Request, expect
+from playwright.async_api import Request, expect
 
-from proxy.tokens import digest
-from tests.browser.scene import World, world
+from tests.browser.scene import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-CONFIG = f"""auth:
-  tokens:
-    - {{sha256: {digest("semel_ops")}, tenant: acme, role: operator}}
-    - {{sha256: {digest("semel_zops")}, tenant: zenith, role: operator}}
-    - {{sha256: {digest("semel_ann")}, tenant: acme, role: agent}}
-"""
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def guarded(tmp_path: Path, browser: Browser) -> AsyncIterator[World]:
-    async with world(tmp_path, browser, CONFIG) as made:
-        made.token, made.operator = "semel_ann", "semel_ops"
-        yield made
 
 
 async def test_in_and_out(guarded: World) -> None:
@@ -74,6 +55,29 @@ async def test_a_session_that_ends_takes_nothing_with_it(guarded: World) -> None
         await token.fill("semel_ops")
         await token.press("Enter")
         await expect(page.get_by_label("Reason")).to_have_value("half a reason")
+
+
+async def test_only_a_person_keeps_a_session_alive(guarded: World) -> None:
+    """An hour of polling renews nothing; a key does, and then not again for a while."""
+    renewed: list[str] = []
+    async with guarded.page() as page:
+        await page.clock.install()
+        await page.reload()
+        await page.get_by_label("Operator token").fill("semel_ops")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#link-text")).to_have_text("live")
+        page.on(
+            "request", lambda sent: renewed.append(sent.post_data or "") if sent.method == "POST" else None
+        )
+        await page.clock.fast_forward(3_600_000)
+        async with page.expect_request("**/stats"):
+            await page.clock.run_for(5_000)
+        assert renewed == []
+        async with page.expect_response("**/session"):
+            await page.keyboard.press("j")
+        await page.keyboard.press("k")
+        await expect(page.locator("#link-text")).to_have_text("live")
+        assert renewed == ["{}"]
 
 
 async def test_another_tenants_operator_sees_nothing_of_it(guarded: World) -> None:

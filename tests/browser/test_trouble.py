@@ -1,4 +1,4 @@
-"""When something does not answer: the page says what, keeps what it has, and goes on when it is back."""
+"""When something does not answer, or nobody looks: the page says what, keeps what it has, and goes on."""
 
 from __future__ import annotations
 
@@ -52,3 +52,26 @@ async def _see_it_go_and_come(tmp_path: Path, browser: Browser, server: Valkey) 
             await expect(row).to_be_visible()
             server.restart()
             await expect(page.locator("#trouble")).to_be_hidden(timeout=20_000)
+
+
+HIDE = """hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+    document.dispatchEvent(new Event('visibilitychange')) }"""
+
+
+async def test_a_page_that_nobody_sees_asks_nothing(here: World) -> None:
+    """By a clock that is set by hand: a minute in the background is silent, and the first look is fresh."""
+    asked: list[str] = []
+    async with here.page() as page:
+        await page.clock.install()
+        await page.reload()
+        await expect(page.locator("#link-text")).to_have_text("live")
+        page.on("request", lambda request: asked.append(request.url))
+        async with page.expect_request("**/stats"):  # it does ask, by that clock
+            await page.clock.run_for(2_500)
+        await page.evaluate(HIDE, True)
+        await page.wait_for_load_state("networkidle")
+        asked.clear()
+        await page.clock.run_for(60_000)
+        assert asked == []
+        async with page.expect_request("**/stats"):
+            await page.evaluate(HIDE, False)

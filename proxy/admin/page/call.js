@@ -5,6 +5,7 @@ import { DecisionForm, choices } from "./decide.js";
 import { badge, clock, count, el, facts, fill, shown, size, stateWord, when } from "./dom.js";
 
 const pretty = (value) => shown(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+const moment = (text) => el("time", { datetime: text, title: text }, `${text.replace("T", " ").slice(0, 19)} UTC`);
 const block = (text) => el("pre", { tabindex: "0" }, shown(text));
 
 const LEAD = {
@@ -61,6 +62,7 @@ export class CallView {
         ["Run", call.run ? el("a", { href: `#/runs/run/${call.run}` }, call.attempt ? `${call.run} + ${call.attempt}` : call.run) : null],
         ["Sent", call.sends ? [`${count(call.sends, "time")}, last `, when(call.sent_at)] : "never"],
         ["Replayed", call.replays ? count(call.replays, "time") : null],
+        ["Stands until", call.expires_at && call.size === null ? moment(call.expires_at) : null],
         ["Cost", call.cost_usd === null ? null : `$${call.cost_usd}`],
         ["Call", el("code", { class: "id" }, call.id)],
         ["Record", `version ${call.version}, fence ${call.fence}${call.safe ? ", safe" : ", with effects"}`],
@@ -78,7 +80,7 @@ export class CallView {
     }
     if (answer) {
       told.push(facts(["Status", answer.status_code ?? "not known"], ["Size", size(answer.size)], ["Recorded", when(answer.recorded_at)],
-        ["Kept until", call.expires_at ? el("time", { datetime: call.expires_at }, call.expires_at.replace("T", " ").slice(0, 19)) : null],
+        ["Kept until", call.expires_at ? moment(call.expires_at) : null],
         ["Not available", answer.unavailable]),
       answer.unavailable ? null : el("p", {}, el("a", { href: api.bodyAddress(call.id), download: `call-${call.id}.body` }, "Download the recorded body")),
       this.#headers("Headers of the answer", answer.headers));

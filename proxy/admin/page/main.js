@@ -280,7 +280,10 @@ function present() {
 }
 
 for (const event of ["keydown", "pointerdown"]) document.addEventListener(event, present, { passive: true });
-document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) clearTimeout(timer);
+  else refresh();
+});
 window.addEventListener("hashchange", () => { read(); show(); refresh(); });
 byId("search").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -11,7 +11,7 @@ from typing import Any
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
 from proxy.admin.probing import probes_in
-from proxy.admin.rules import lifetimes_in, segments_in
+from proxy.admin.rules import lifetimes_in, segments_in, ways_in
 from proxy.admin.sessions import Sessions
 from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
@@ -160,6 +160,7 @@ class App:
             retention=settings.runs.retention,
             decided=books.changed_beside,
             probe=probes_in(lambda: watch.current, doubts),
+            ways=ways_in(lambda: watch.current),
         )
         tokens = None if settings.auth is None else settings.auth.tokens
         door = Door(tokens)

@@ -17,7 +17,7 @@ from proxy import operator
 from proxy.admin import views
 from proxy.admin.decision import Decision, Resolution, check, content_type
 from proxy.admin.probing import Probes
-from proxy.admin.rules import Lifetimes, Segments, no_segments
+from proxy.admin.rules import Lifetimes, Segments, Ways, no_segments, no_ways
 from proxy.admin.run_desk import LocalRunDesk, RunDesk
 from proxy.admin.run_export import Exporter
 from proxy.admin.schemas import BODILESS
@@ -97,8 +97,10 @@ class LocalDesk:
         retention: float | None = None,
         decided: Callable[[], None] = lambda: None,
         probe: Probes | None = None,
+        ways: Ways = no_ways,
     ) -> None:
         self._probe = probe
+        self._ways = ways
         self._store = store
         self._codec = codec
         self._clock = clock
@@ -122,6 +124,7 @@ class LocalDesk:
             retention=self._retention,
             decided=self._told,
             probe=self._probe,
+            ways=self._ways,
         )
 
     @property
@@ -162,7 +165,8 @@ class LocalDesk:
         call = await self._find(call_id)
         replays, history = await asyncio.gather(self._store.replays(call.key), self._store.history(call.key))
         segments = partial(self._segments, call.upstream, call.rule)
-        return views.detail(call, replays, history, self._codec, segments, await self._kept_apart(call))
+        shown = views.detail(call, replays, history, self._codec, segments, await self._kept_apart(call))
+        return {**shown, "settled_by": self._ways(call.upstream, call.rule)}
 
     async def _kept_apart(self, call: Call) -> bytes:
         """The body of a request that does not lie in its row; empty where it cannot be shown."""

@@ -25,6 +25,25 @@ def lifetimes_in(policies: Callable[[], PolicySet]) -> Lifetimes:
     return ttl_of
 
 
+# What a rule does about doubt: hold, resend, probe. None where there is no such rule (any more).
+Ways: TypeAlias = Callable[[str, str], str | None]
+
+
+def ways_in(policies: Callable[[], PolicySet]) -> Ways:
+    def way_of(upstream: str, rule: str) -> str | None:
+        if rule == DEFAULT_NAME:
+            return DEFAULT_EFFECT.in_doubt.value
+        known = policies().upstreams.get(upstream)
+        return next((one.in_doubt.value for one in (known.rules if known else ()) if one.name == rule), None)
+
+    return way_of
+
+
+def no_ways(upstream: str, rule: str) -> str | None:
+    """Without policies nobody knows."""
+    return None
+
+
 # The named segments of a path that was sent, by upstream, rule and path, as the policies of today name them.
 Segments: TypeAlias = Callable[[str, str, str], Mapping[str, str]]
 

@@ -30,6 +30,7 @@ from proxy.admin.shapes import (
     or_null,
     ref,
 )
+from proxy.core.clauses import OnDoubt
 from proxy.core.intent import Place, State
 
 __all__ = [
@@ -150,6 +151,13 @@ CALL_DETAIL = object_of(
         "doubt": or_null(ref("Doubt")),
         "answer": or_null(ref("Answer")),
         "damage": {"type": "array", "items": TEXT, "description": "What of this call cannot be read."},
+        "settled_by": or_null(
+            {
+                "type": "string",
+                "enum": [way.value for way in OnDoubt],
+                "description": "What the rule does about doubt; null where the rule is not known.",
+            }
+        ),
     }
 )
 _DECISION: Schema = {"version": VERSION}

@@ -59,7 +59,8 @@ class World:
     async def decide(
         self, call_id: str, how: str, token: str = OPERATOR, version: int | None = None
     ) -> Answer:
-        said: dict[str, object] = {"reason": "seen"} | ({"as": "not_executed"} if how == "resolve" else {})
+        said: dict[str, object] = {"reason": "seen"}
+        said |= {"as": "not_executed"} if how == "resolve" else {}
         said |= {} if version is None else {"version": version}
         headers = {"Content-Type": "application/json", "Semel-Token": token}
         return await own(self.app, "POST", f"{call_id}/{how}", headers, json.dumps(said).encode())

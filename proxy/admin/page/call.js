@@ -36,7 +36,7 @@ export class CallView {
     const { call } = detail;
     this.#draw("head", [call.state, call.tool, call.version, call.replays], () => this.#head(call));
     this.#draw("known", [detail.doubt, detail.answer, detail.damage, call.state, call.version], () => this.#known(detail));
-    this.#draw("asked", [detail.request, call.args], () => this.#asked(detail));
+    this.#draw("asked", [detail.request, call.args, call.state], () => this.#asked(detail));
     this.#draw("history", detail.events, () => this.#history(detail.events));
     this.#decision(detail);
   }
@@ -90,15 +90,25 @@ export class CallView {
   }
 
   #asked(detail) {
-    const { request } = detail;
-    const { args } = detail.call;
+    const { call, request } = detail;
+    const { args } = call;
     return [
       el("h3", {}, "What was asked"),
       request ? el("pre", { class: "target", tabindex: "0" }, el("strong", {}, request.method), ` ${shown(request.target)}`) : el("p", { class: "faint" }, "The request cannot be read."),
+      call.state === "awaiting_approval" ? this.#permitted(request) : null,
       args && Object.keys(args).length ? Object.entries(args).map(([source, value]) => [el("h4", {}, source), el("pre", { tabindex: "0" }, pretty(value))])
         : el("p", { class: "faint" }, args ? "Without arguments." : "The arguments cannot be read."),
+      call.state !== "awaiting_approval" && request?.body && args && !("body" in args)
+        ? el("details", {}, el("summary", {}, "The whole body"), block(request.body)) : null,
       request ? this.#headers(`Headers of the request${request.body_size === null ? "" : `, body of ${size(request.body_size)}`}`, request.headers) : null,
     ];
+  }
+
+  /** What a permission covers is the whole body, also what does not name the call. */
+  #permitted(request) {
+    if (!request || request.body === "") return null;
+    if (request.body === null) return el("p", { class: "notice" }, "Its body cannot be shown: it is no text, or too long. Whoever approves, approves it too.");
+    return [el("h4", {}, "The body, all of which is approved"), block(request.body)];
   }
 
   #headers(title, headers) {

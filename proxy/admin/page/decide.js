@@ -19,7 +19,7 @@ const probe = {
 };
 const approve = {
   id: "approve", what: "approve", said: {}, button: "Approve once", placeholder: "Why may it?",
-  title: "Approve", about: "The identical call goes through once, when the agent makes it again.",
+  title: "Approve", about: "Exactly the request shown here goes through once, when the agent makes it again. Anything else is asked anew.",
 };
 const deny = {
   id: "deny", what: "deny", said: {}, button: "Deny", placeholder: "Why not?",
@@ -35,7 +35,7 @@ const over = (call) => call.expires_at !== null && Date.parse(call.expires_at) <
 /** Every decision that the present state allows, in the order of harm. */
 export function choices(detail) {
   const { call } = detail;
-  if (call.state === "in_doubt") return detail.rule_settles === "probe" ? [probe, executed, notExecuted] : [executed, notExecuted];
+  if (call.state === "in_doubt") return detail.settled_by === "probe" ? [probe, executed, notExecuted] : [executed, notExecuted];
   if (call.state === "awaiting_approval") return [approve, deny];
   if (["done", "released", "denied"].includes(call.state) && !over(call)) return [forget];
   return [];

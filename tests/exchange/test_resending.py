@@ -16,7 +16,7 @@ from proxy.core.intent import State
 from proxy.core.policy import OutcomeRule
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
-from proxy.upstream.base import Outgoing, Result, Sink
+from proxy.upstream.base import Lost, Outgoing, Result, Sink
 from tests.exchange.stage import (
     EFFECT,
     Got,
@@ -28,6 +28,7 @@ from tests.exchange.stage import (
     ask,
     lost,
     not_sent,
+    quietly,
     until,
 )
 from tests.exchange.staged_store import World
@@ -374,3 +375,60 @@ def test_keys_are_random_and_as_the_upstream_takes_them(
     assert len(made) == 500
     assert {len(one) for one in made} == {length}
     assert alphabet is None or set("".join(made)) <= set(alphabet)
+
+
+@in_virtual_time
+async def test_a_paused_owner_whose_call_was_resent_meanwhile_changes_nothing() -> None:
+    """Its late answer has an old fence: kept as evidence. Both callers get what stands."""
+    seen, world, talk = Seen(), World(), Talk()
+    one = Process(world, *seen(talk))
+    caller = one.start(asked())
+    await until(talk.sent.is_set)
+    one.store.declare_dead()
+    two = Process(world, *seen(answers(200, b"resent")))
+    assert await two.call(asked()) == Got("executed", 200, b"resent")
+    talk.answer(200, b"late")
+    assert await caller == Got("replayed", 200, b"resent")
+    assert [entry.event for entry in two.events(asked())][-1] == "evidence"
+    assert len(set(seen.keys)) == 1
+
+
+@in_virtual_time
+async def test_a_paused_owner_does_not_resend() -> None:
+    """Its first send is lost while others take it for dead: the call is theirs to settle."""
+    seen, world, talk = Seen(), World(), Talk()
+    one = Process(world, *seen(talk, answers(200, b"never")))
+    caller = one.start(asked())
+    await until(talk.sent.is_set)
+    one.store.declare_dead()
+    talk.end(Lost("the connection broke"))
+    with pytest.raises(InDoubt):
+        await caller
+    assert len(seen.outs) == 1
+    assert one.state(asked()) is State.IN_DOUBT
+
+
+@in_virtual_time
+async def test_shutting_down_between_resends_sends_nothing_more() -> None:
+    """What is lost stays in doubt, for the next process."""
+    seen = Seen()
+    semel = Process(None, *seen(lost(), answers(200)))
+    caller = semel.start(asked())
+    await until(lambda: len(seen.outs) == 1)
+    await semel.flights.drain(10.0)
+    with pytest.raises(InDoubt):
+        await caller
+    assert len(seen.outs) == 1
+    assert semel.state(asked()) is State.IN_DOUBT
+
+
+@in_virtual_time
+async def test_a_caller_that_leaves_does_not_stop_a_resend() -> None:
+    """A call with effects goes on to its end, and is there for whoever asks again."""
+    seen = Seen()
+    semel = Process(None, *seen(lost(), answers(200, b"done")))
+    caller = semel.start(asked())
+    await until(lambda: len(seen.outs) == 1)
+    await quietly(caller)
+    await until(lambda: semel.state(asked()) is State.DONE)
+    assert await semel.call(asked()) == Got("replayed", 200, b"done")

@@ -20,7 +20,7 @@ from proxy import carrying
 from proxy.app import App
 from proxy.faults import Point
 from tests.crash.bank import STATUSES, Bank, Fault
-from tests.crash.scene import JSON, problem, states, states_left, told, write_policy
+from tests.crash.scene import JSON, problem, states, states_left, told, until, write_policy
 from tests.crash.test_fault_matrix import LEFT_ON_DISK, PASSAGES, Passage, Row
 from tests.inside import Answer, call, semel
 from tests.process import SemelProcess, kill_at
@@ -233,4 +233,36 @@ async def test_killed_while_it_settles_by_a_probe(point: Point, left: str, tmp_p
         assert await states_left(state) == [left]
         async with semel(tmp_path, policy(bank)) as app:
             assert told(await ask(app.address.port, "c")) == AGAIN
+    assert len(bank.acts) == 1
+
+
+@pytest.mark.parametrize("kind", ["b", "c"])
+async def test_an_agent_that_leaves_finds_the_answer(kind: str, tmp_path: Path) -> None:
+    """After its request was complete: the call is finished and kept."""
+    async with (
+        Bank(second_half=asyncio.Event()) as bank,
+        semel(tmp_path, policy(bank, idle="5s", total="9s")) as app,
+    ):
+        asking = asyncio.create_task(ask(app.address.port, kind))
+        await until(lambda: bool(bank.acts))
+        asking.cancel()
+        assert bank.second_half is not None
+        bank.second_half.set()
+        assert told(await ask(app.address.port, kind)) in (AGAIN, "joined 200")
+    assert len(bank.acts) == 1
+
+
+@pytest.mark.parametrize("kind", ["b", "c"])
+async def test_two_proxies_that_are_asked_at_once_after_a_crash_act_once(kind: str, tmp_path: Path) -> None:
+    """Both find it in doubt: one settles it, everybody gets that answer."""
+    async with Bank() as bank:
+        state, policies = tmp_path / "state", write_policy(tmp_path, policy(bank))
+        async with SemelProcess(state, policies, kill_at(Point.REQUEST_SENT)) as doomed:
+            await ask(doomed.port, kind)
+            assert await doomed.died() == -signal.SIGKILL
+        await until(lambda: bool(bank.acts))
+        async with semel(tmp_path, policy(bank)) as one, semel(tmp_path, policy(bank)) as two:
+            ports = [app.address.port for app in (one, two) for _ in range(5)]
+            answers = await asyncio.gather(*(ask(port, kind) for port in ports))
+    assert {json.loads(answer.body)["id"] for answer in answers} == {1}
     assert len(bank.acts) == 1

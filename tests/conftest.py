@@ -6,7 +6,7 @@ Real servers are started by the first test that needs one, and ended with the se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -30,11 +30,12 @@ settings.load_profile("semel")
 # Of the variants of a test that runs on every store, one in so many runs beside the one at home in the
 # ordinary suite; of a test that has no other variants, one of the two. A soak runs all of them.
 # A store for a module costs the start of a process.
-SAMPLED = {"any_store": 20, "any_stage": 20, "module_store": 60, "forward_store": 40}
+SAMPLED = {"any_store": 20, "some_store": 20, "any_stage": 20, "module_store": 60, "forward_store": 40}
 # By fixture: what always runs.
 MODEL = "model"
 AT_HOME = {
     "any_store": (ambient.EMBEDDED, "memory"),
+    "some_store": (ambient.EMBEDDED,),
     "any_stage": (MODEL,),
     "module_store": (ambient.EMBEDDED,),
     "forward_store": ("memory",),
@@ -138,6 +139,20 @@ def module_store(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(params=STORES)
 def any_store(request: pytest.FixtureRequest) -> Iterator[None]:
     """Semels of this test keep their record there."""
+    with kept_as_named(request):
+        yield
+
+
+@pytest.fixture(params=STORES)
+def some_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same for what has little to do with the record: only a sample runs elsewhere in the ordinary
+    suite."""
+    with kept_as_named(request):
+        yield
+
+
+@contextmanager
+def kept_as_named(request: pytest.FixtureRequest) -> Iterator[None]:
     fixture = STORES.get(request.param)
     with ambient.kept_in(request.param if fixture is None else request.getfixturevalue(fixture)):
         yield

@@ -48,6 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elsewhere = [name for name, home in AT_HOME.items() if name in params and params[name] not in home]
         if elsewhere and not _is_sampled(item.nodeid, params, SAMPLED[elsewhere[0]]):
             item.add_marker(pytest.mark.soak)
+        drawn = item.get_closest_marker("one_in")
+        if drawn is not None and crc32(item.nodeid.encode()) % drawn.args[0]:
+            item.add_marker(pytest.mark.soak)
 
 
 def _is_sampled(node: str, params: Mapping[str, object], one_in: int) -> bool:

@@ -5,8 +5,8 @@ Real servers are started by the first test that needs one, and ended with the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -27,13 +27,15 @@ settings.register_profile(
 )
 settings.load_profile("semel")
 
-# Of the variants of a test that runs on every store, one in so many runs beside the embedded store's in the
-# ordinary suite; a soak runs all of them.
-SAMPLED = 20
+# Of the variants of a test that runs on every store, one in so many runs beside the one at home in the
+# ordinary suite; of a test that has no other variants, one of the two. A soak runs all of them.
+# A store for a module costs the start of a process.
+SAMPLED = {"any_store": 20, "some_store": 20, "any_stage": 20, "module_store": 60, "forward_store": 40}
 # By fixture: what always runs.
 MODEL = "model"
 AT_HOME = {
     "any_store": (ambient.EMBEDDED, "memory"),
+    "some_store": (ambient.EMBEDDED,),
     "any_stage": (MODEL,),
     "module_store": (ambient.EMBEDDED,),
     "forward_store": ("memory",),
@@ -43,10 +45,19 @@ AT_HOME = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = getattr(item, "callspec", _NoVariant).params
-        elsewhere = any(params[name] not in home for name, home in AT_HOME.items() if name in params)
-        alone = params.keys() == {"any_store"}
-        if elsewhere and not alone and crc32(item.nodeid.encode()) % SAMPLED:
+        elsewhere = [name for name, home in AT_HOME.items() if name in params and params[name] not in home]
+        if elsewhere and not _is_sampled(item.nodeid, params, SAMPLED[elsewhere[0]]):
             item.add_marker(pytest.mark.soak)
+        drawn = item.get_closest_marker("one_in")
+        if drawn is not None and crc32(item.nodeid.encode()) % drawn.args[0]:
+            item.add_marker(pytest.mark.soak)
+
+
+def _is_sampled(node: str, params: Mapping[str, object], one_in: int) -> bool:
+    if params.keys() != {"any_store"}:
+        return crc32(node.encode()) % one_in == 0
+    of_test = crc32(node.partition("[")[0].encode())
+    return params["any_store"] == ("postgres", "redis")[of_test % 2]
 
 
 class _NoVariant:
@@ -131,6 +142,20 @@ def module_store(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(params=STORES)
 def any_store(request: pytest.FixtureRequest) -> Iterator[None]:
     """Semels of this test keep their record there."""
+    with kept_as_named(request):
+        yield
+
+
+@pytest.fixture(params=STORES)
+def some_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The same for what has little to do with the record: only a sample runs elsewhere in the ordinary
+    suite."""
+    with kept_as_named(request):
+        yield
+
+
+@contextmanager
+def kept_as_named(request: pytest.FixtureRequest) -> Iterator[None]:
     fixture = STORES.get(request.param)
     with ambient.kept_in(request.param if fixture is None else request.getfixturevalue(fixture)):
         yield

@@ -12,6 +12,7 @@ import pytest
 
 from proxy import ledger
 from proxy.faults import Point
+from tests import ambient
 from tests.crash.scene import (
     KINDS,
     Kind,
@@ -28,6 +29,8 @@ from tests.crash.scene import (
 from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 from tests.process import SemelProcess
+
+pytestmark = pytest.mark.usefixtures("some_store")
 
 OK: Script = (*READ_ALL, answer(200, b"fine"))
 
@@ -138,9 +141,11 @@ async def test_store_fails_after_the_send_and_the_proxy_dies(kind: Kind, tmp_pat
 # ---- a disk that is full, for a process of its own ----
 
 
+@pytest.mark.parametrize("some_store", [ambient.EMBEDDED], indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_files_that_may_not_grow(kind: Kind, tmp_path: Path) -> None:
-    """The kernel refuses every write: as a store that is down; when it allows them again, calls work."""
+    """The kernel refuses every write: as a store that is down; when it allows them again, calls work. The
+    files are SQLite's: other stores have none here."""
     async with Origin(OK) as origin:
         policies = write_policy(tmp_path, policy(origin.port))
         async with SemelProcess(tmp_path / "state", policies) as semel_:

@@ -5,6 +5,10 @@ Checked at every send and at every answer, against what the upstream itself know
   person has said that it did not;
 - every answer that a caller gets to its end is in the record, and it is the only final one there is;
 - in the end nothing is pending and no defect was noted.
+
+It stays on the reference model, where a history takes milliseconds and thousands are tried: what is explored
+here are the orders in which processes act. That real stores answer as the model does is shown by
+tests/stores/test_machine.py, and the stories of tests/runs/test_story.py are played on all of them.
 """
 
 from __future__ import annotations

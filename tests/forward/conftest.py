@@ -7,16 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import ambient
-from tests.conftest import STORES
+from tests.conftest import STORES, kept_as_named
 from tests.origin import CERTIFICATE
 
 
 @pytest.fixture(params=["memory", *STORES])
 def forward_store(request: pytest.FixtureRequest) -> Iterator[None]:
     """How calls come in does not depend on where they are kept."""
-    fixture = STORES.get(request.param)
-    with ambient.kept_in(request.param if fixture is None else request.getfixturevalue(fixture)):
+    with kept_as_named(request):
         yield
 
 

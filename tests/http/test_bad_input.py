@@ -15,6 +15,8 @@ import pytest
 from tests.inside import Answer, call, raw_call, read_answer, request_bytes, semel
 from tests.origin import OK, Origin
 
+pytestmark = pytest.mark.usefixtures("some_store")
+
 JSON = {"Content-Type": "application/json"}
 
 

@@ -11,6 +11,8 @@ from proxy.upstream.base import Answered
 from tests.origin import READ_ALL, answer, run_on
 from tests.sending import ask, both_loops
 
+pytestmark = pytest.mark.usefixtures("some_store")
+
 KEPT: Headers = ((b"X-b", b"2"), (b"x-A", b""), (b"X-b", b"1"), (b"Content-Type", b"a; b=\xff"))
 
 

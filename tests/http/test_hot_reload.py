@@ -7,9 +7,13 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.inside import call, until
 from tests.origin import READ_ALL, Origin, Wait, answer
 from tests.process import SemelProcess
+
+pytestmark = pytest.mark.usefixtures("some_store")
 
 
 def policy(name: str, origin: Origin, rules: str = "[]") -> str:

@@ -15,6 +15,8 @@ from proxy.problem import PROBLEMS, render
 from tests.inside import call, semel
 from tests.origin import READ_ALL, Close, Origin, Reset, Stall, answer
 
+pytestmark = pytest.mark.usefixtures("some_store")
+
 # The contract's table: name, status, and whether a retry can mend it.
 CONTRACT = {
     "in-doubt": (409, False),

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ambient
 from tests.http.numbered import place
+
+pytestmark = pytest.mark.usefixtures("some_store")
 
 SECRET = [
     "Authorization",
@@ -41,8 +44,7 @@ async def test_what_may_be_a_secret_is_sent_and_not_stored(tmp_path: Path, name:
         assert (await there.post(headers={name: value})).semel == "executed"
         sent = [(header.decode(), said.decode()) for header, said in there.origin.requests[0].headers]
         assert (name, value) in sent
-    files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
-    stored = any(value.encode() in file.read_bytes() for file in files)
+    stored = value.encode() in await ambient.everything_in(tmp_path / "state")
     assert stored is (name in KEPT)
 
 

@@ -22,6 +22,8 @@ from tests.http.streaming import CHUNKED, JSON, LAST, chunk, policy_of
 from tests.inside import call, read_answer, request_bytes, semel, until
 from tests.origin import LOOPS, OK, READ_ALL, Origin, Script, Wait, answer, run_on
 
+pytestmark = pytest.mark.usefixtures("some_store")
+
 SHORT = {"limits.header_timeout": "300ms"}
 POST = request_bytes("POST", "/up/hold", JSON, b"{}")
 GET = request_bytes("GET", "/up/plain")

@@ -17,7 +17,7 @@ from proxy.tokens import digest
 from tests.inside import Answer, call, raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, answer
 
-pytestmark = pytest.mark.usefixtures("any_store")
+pytestmark = pytest.mark.usefixtures("some_store")
 
 BODY = b'{"usd": 5}'
 TOKENS = [
@@ -55,7 +55,7 @@ async def world(
 ) -> AsyncIterator[World]:
     async with Origin((*READ_ALL, answer(200, b"ok"))) as origin:
         policy = f"upstream: pay\nbase_url: http://127.0.0.1:{origin.port}\n"
-        async with semel(tmp_path, policy, tokens=tokens, settings=settings, store="memory") as app:
+        async with semel(tmp_path, policy, tokens=tokens, settings=settings) as app:
             yield World(origin, app.address.port)
 
 

@@ -20,10 +20,14 @@ from aiohttp import web
 
 from proxy.settings import Role, Token
 from proxy.tokens import digest
+from tests.conftest import STORES
 from tests.counts import count
 from tests.inside import Answer, call, semel
 
-pytestmark = pytest.mark.usefixtures("any_store")
+pytestmark = [
+    pytest.mark.usefixtures("any_store"),
+    pytest.mark.parametrize("any_store", [*STORES, "memory"], indirect=True),
+]
 
 PAIRS = count(test=400, soak=10_000)
 TENANTS = {"acme": "semel_ann", "zenith": "semel_zoe"}
@@ -181,17 +185,16 @@ class Pair:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("store", ["embedded", "memory"])
-async def test_nobody_sees_an_answer_made_for_another(tmp_path: Path, store: str) -> None:
+async def test_nobody_sees_an_answer_made_for_another(tmp_path: Path) -> None:
     """Cached, shared, guarded, joined, replayed, failed, in doubt: an answer is its tenant's alone."""
     seed = int(os.environ.get("SEMEL_SEED", "0")) or random.randrange(2**32)
     print(f"SEMEL_SEED={seed}")
     chance, seen = random.Random(seed), Seen()
     async with Upstream(random.Random(seed)) as upstream:
         policy = POLICY.format(port=upstream.port)
-        async with semel(tmp_path, policy, tokens=TOKENS, store=store) as app:
+        async with semel(tmp_path, policy, tokens=TOKENS) as app:
             ports = app.address.port, upstream.port
-            for number in range(PAIRS // 2):  # for each of two stores
+            for number in range(PAIRS // 2):  # on each of two stores, or more
                 await Pair(ports, drawn(chance, number), chance, seen).play()
     assert not seen.calls["acme"] & seen.calls["zenith"], "a call has one tenant"
     assert all(seen.calls.values())

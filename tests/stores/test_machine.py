@@ -32,7 +32,7 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import Valkey
 from tests.stores import calls
 
-EXAMPLES, STEPS = count(15, 400), 30
+EXAMPLES, STEPS = count(10, 400), 30
 TENANT = "default"
 # In no store a living process, so that pending calls are orphans in both.
 OWNER = "walker"
@@ -276,6 +276,8 @@ def postgres(postgres_server: PostgresServer) -> Iterator[Open]:
     made: list[str] = []
 
     def opened() -> AbstractAsyncContextManager[Store]:
+        while made:  # that of the example before, perhaps to be had again
+            postgres_server.drop(made.pop())
         made.append(postgres_server.new_database())
         return _closing(PostgresStore.open(postgres_server.url(made[-1])))
 

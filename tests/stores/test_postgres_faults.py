@@ -133,7 +133,7 @@ async def test_a_server_killed_under_load_loses_nothing_acknowledged(
     store = await opened(own_server.url(database))
     load = Load(store)
     try:
-        for _ in range(20 if SOAK else 3):
+        for _ in range(20 if SOAK else 2):
             await load.more(200)
             await asyncio.to_thread(own_server.kill if how == "kill" else own_server.stop)
             await load.more_failures()
@@ -187,7 +187,7 @@ async def test_broken_connections_lose_nothing_and_hang_nobody(
     print(f"seed {seed}")
     coin = random.Random(seed)
     plans = [Plan()] * 6  # let it open
-    for _ in range(40 if SOAK else 12):
+    for _ in range(40 if SOAK else 8):
         # A connection begins with half a kilobyte downwards; a batch's answer has a few dozen bytes.
         up, down = Fault(coin.randrange(500, 30_000), act), Fault(coin.randrange(500, 1200), act)
         plans.append(Plan(up=up) if coin.random() < 0.5 else Plan(down=down))

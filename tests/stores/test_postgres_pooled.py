@@ -24,6 +24,7 @@ def bouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
     bouncer.remove()
 
 
+@pytest.mark.one_in(4)
 class TestPooled(direct.TestPostgres):
     @pytest.fixture(autouse=True)
     def _bouncer(self, bouncer: PgBouncer) -> None:

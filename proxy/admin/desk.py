@@ -165,8 +165,8 @@ class LocalDesk:
         call = await self._find(call_id)
         replays, history = await asyncio.gather(self._store.replays(call.key), self._store.history(call.key))
         segments = partial(self._segments, call.upstream, call.rule)
-        shown = views.detail(call, replays, history, self._codec, segments, await self._kept_apart(call))
-        return {**shown, "settled_by": self._ways(call.upstream, call.rule)}
+        body, way = await self._kept_apart(call), self._ways(call.upstream, call.rule)
+        return views.detail(call, replays, history, self._codec, segments, body, way)
 
     async def _kept_apart(self, call: Call) -> bytes:
         """The body of a request that does not lie in its row; empty where it cannot be shown."""

@@ -85,9 +85,10 @@ def detail(
     codec: Codec,
     segments: Segments = lambda _: {},
     body: bytes = b"",
+    settled_by: str | None = None,
 ) -> Json:
     """`segments`: the named segments of a path, also where the arguments do not hold them. `body`: the
-    request's, where it does not lie in the row."""
+    request's, where it does not lie in the row. `settled_by`: what its rule does about doubt."""
     damage: list[str] = []
     return {
         "call": call(record, replays, codec),
@@ -96,6 +97,7 @@ def detail(
         "doubt": None if record.doubt is None else _doubt(record.doubt),
         "answer": None if record.answer is None else _answer(record.answer, codec, damage),
         "damage": damage,
+        "settled_by": settled_by,
     }
 
 

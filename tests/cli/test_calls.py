@@ -248,7 +248,9 @@ async def test_show_prints_the_document_of_the_api(
     async with scene(tmp_path) as world:
         desk, call_id = desk_of(world, capsys, tmp_path, way), await world.charged(7)
         ran = await desk("show", call_id, "--json")
-        assert ran.document(SCHEMA) == await world.document(f"calls/{call_id}")
+        shown = await world.document(f"calls/{call_id}")
+        # What the rule does about doubt stands in the policies, which only the proxy has.
+        assert ran.document(SCHEMA) == shown | ({} if way == "proxy" else {"settled_by": None})
         text = (await desk("show", call_id)).out
         for told in ("POST /charge", '{"body": {"usd": 7}}', "201, 18 bytes (inline)", "claim", "answered"):
             assert told in text

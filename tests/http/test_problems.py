@@ -48,6 +48,8 @@ FURTHER = {
     "unreadable": (409, False),
     "stale-version": (409, False),
     "not-in-doubt": (409, False),
+    "still-in-doubt": (409, False),
+    "not-awaiting": (409, False),
     "not-settled": (409, False),
     "run-exists": (409, False),
     "cross-site": (403, False),

@@ -63,6 +63,8 @@ def print_call(detail: Json, place: str) -> None:
         print(f"    {printable(event['why'])}")
     if call["state"] == "in_doubt":
         _print_what_to_do(detail, place)
+    elif call["state"] == "awaiting_approval":
+        _print_what_is_asked(detail, place)
 
 
 def _facts(detail: Json) -> list[tuple[str, object]]:
@@ -134,6 +136,9 @@ def _print_what_to_do(detail: Json, place: str) -> None:
         print(f"  Its words: {printable(doubt['excerpt'])}")
     print("  Whether it took effect, nobody here knows. Identical calls are held; nothing is sent again.")
     print()
+    if detail["settled_by"] in _BY_ITSELF:
+        print(_BY_ITSELF[detail["settled_by"]])
+        print()
     print("Find out at the upstream, then settle it with one of these")
     call_id, version = (printable(shlex.quote(str(call[name]))) for name in ("id", "version"))
     command = f"  semel calls resolve {call_id}{place} --version {version}"
@@ -141,6 +146,32 @@ def _print_what_to_do(detail: Json, place: str) -> None:
     print(f"  {command} --as executed --body-file FILE --reason '…'")
     print("  it did not happen; the next identical call is sent:")
     print(f"  {command} --as not-executed --reason '…'")
+    if detail["settled_by"] == "probe":
+        print("  let the proxy ask the upstream, by the rule's probe:")
+        print(f"    semel calls probe {call_id}{place} --version {version} --reason '…'")
+
+
+# What the rule does when the call is made again.
+_BY_ITSELF = {
+    "resend": "When the call is made again, semel sends it again under its upstream key, while that is safe.",
+    "probe": "When the call is made again, semel asks the upstream first, by the rule's probe.",
+}
+
+
+def _print_what_is_asked(detail: Json, place: str) -> None:
+    """All that is approved with it, also what does not name the call."""
+    call, request = detail["call"], detail["request"]
+    print()
+    print("A person has to permit it; nothing was sent. What is permitted is exactly this request")
+    if request is None or request["body"] is None:
+        print("  Its body cannot be shown: it is no text, or too long.")
+    elif request["body"]:
+        print(f"  {_shortened(printable(request['body']))}")
+    print()
+    call_id, version = (printable(shlex.quote(str(call[name]))) for name in ("id", "version"))
+    for how, then in (("approve", "made again, it goes out once"), ("deny", "whoever makes it is told why")):
+        print(f"  {then}:")
+        print(f"    semel calls {how} {call_id}{place} --version {version} --reason '…'")
 
 
 def _times(number: int) -> str:

@@ -322,18 +322,22 @@ def evil(value: object) -> object:
     return "\x1b[2J\u202e; reboot"
 
 
-def test_no_value_of_a_hostile_proxy_drives_a_terminal_or_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("state", ["in_doubt", "awaiting_approval"])
+def test_no_value_of_a_hostile_proxy_drives_a_terminal_or_a_shell(
+    state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whatever it puts where: ids, versions, moments, statuses. The command to paste stays one command."""
     event = dict.fromkeys(("at", "actor", "event", "from", "to", "why"), "")
     call = dict.fromkeys(
         ("id", "version", "tool", "upstream", "rule", "run", "attempt", "seq", "occurrence", "args",
          "created_at", "sent_at", "sends", "settled_at", "expires_at", "replays", "status_code"), "",
-    ) | {"state": "in_doubt"}  # fmt: skip
+    ) | {"state": state}  # fmt: skip
     answer = dict.fromkeys(("status_code", "size", "place", "unavailable"), "") | {"headers": [["", ""]]}
     detail = {
         "call": call,
         "events": [event],
-        "request": {"method": "", "target": "", "headers": [["", ""]]},
+        "request": {"method": "", "target": "", "headers": [["", ""]], "body": ""},
+        "settled_by": "",
         "doubt": dict.fromkeys(("since", "reason", "upstream_status", "excerpt"), ""),
         "answer": answer,
         "damage": [""],
@@ -347,7 +351,7 @@ def test_no_value_of_a_hostile_proxy_drives_a_terminal_or_a_shell(capsys: pytest
     out = capsys.readouterr().out
     assert "reboot" in out
     assert not set(out) & {"\x1b", "\u202e"}
-    (command, *_) = re.findall(r"(?m)^ +(semel calls resolve .*)$", out)
+    (command, *_) = re.findall(r"(?m)^ +(semel calls (?:resolve|approve) .*)$", out)
     assert shlex.split(command)[3].endswith("; reboot")
 
 

@@ -13,7 +13,10 @@ import pytest
 
 from proxy.cli.explain import SCHEMA
 from proxy.core import decide as core
+from proxy.core.approval import for_occurrence
+from proxy.core.clauses import OnDoubt, Probe, UpstreamKey
 from proxy.core.intent import Answer, Call, Doubt, Place, State, evolve
+from proxy.core.policy import Rule
 from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.explaining.now import with_record
@@ -614,3 +617,25 @@ def test_a_header_that_semel_replaces_is_left_out_of_the_name(
     told = document(capsys, tmp_path, sent[0])
     assert told["call"] == name
     assert {"what": "header x-own", "why": "semel sends its own in its place (inject)"} in told["left_out"]
+
+
+def test_doubt_and_permission_are_told_as_the_rule_has_it() -> None:
+    """What would be sent again, asked about, or shown to a person; and what keeps it held."""
+    key = UpstreamKey(header="x-key")
+    resent = Rule(name="r", upstream_key=key, in_doubt=OnDoubt.RESEND)
+    keyed = evolve(DOUBT, terms=Terms(key="k", place="header x-key", keyed_at=8000.0))
+    probed = Rule(
+        name="p", in_doubt=OnDoubt.PROBE, probe=Probe(method="GET", target="/{body.ref}", found="ok")
+    )
+    for decision, rule, what, detail in (
+        (core.Hold(keyed), resent, "executed", "under the same upstream key"),
+        (core.Hold(DOUBT), resent, "in-doubt", "not sent again"),
+        (core.Hold(DOUBT), probed, "in-doubt", "the upstream would be asked first"),
+    ):
+        happens = with_record(decision, now=8200.0, rule=rule)
+        assert happens.what == what
+        assert detail in happens.detail
+    asked = with_record(core.Claim(None), now=8200.0, bound_to=b"this")
+    assert (asked.what, "asked to permit it" in asked.detail) == ("awaiting-approval", True)
+    granted = evolve(RELEASED, terms=Terms(bound_to=for_occurrence(b"this", 1), granted=True))
+    assert with_record(core.Claim(granted), now=8200.0, bound_to=b"this").what == "executed"

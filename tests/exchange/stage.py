@@ -289,6 +289,7 @@ class Prepared:
     secrets: Headers = ()
     bound_to: bytes = b""
     base_path: str = ""
+    occurrence: int = 1
 
     def outgoing(self) -> Outgoing:
         return Outgoing(
@@ -311,7 +312,7 @@ class Prepared:
             tenant="default",
             upstream="mail",
             tool="send",
-            occurrence=1,
+            occurrence=self.occurrence,
             method="POST",
             target=self.target,
             headers=self.headers,

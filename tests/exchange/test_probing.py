@@ -193,6 +193,23 @@ async def test_upstream_key_and_time_can_be_asked_for() -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("target", ["/find?ref={body.ref}", "/find?ref={body.ref}&after={sent_at}"])
+async def test_of_identical_calls_a_probe_must_tell_which(target: str) -> None:
+    """What is found may be the one before: only the time or the key tells them apart."""
+    rule = replace(PROBED, probe=replace(PROBE, target=target))
+    second = asked(rule)._replace(occurrence=2)
+    second = second._replace(sending=replace(second.sending, occurrence=2))  # type: ignore[type-var]
+    semel = Process(None, lost(), HIT)
+    with pytest.raises(InDoubt):
+        await semel.call(second)
+    if "sent_at" in target:
+        assert (await semel.call(second)).kind == "replayed"
+    else:
+        with pytest.raises(InDoubt, match="identical one before it"):
+            await semel.call(second)
+
+
+@in_virtual_time
 async def test_a_probe_that_is_overtaken_changes_nothing() -> None:
     """A late answer of the owner settles first; the probe's finding is of no use any more."""
     seen, world = Seen(), World()

@@ -13,7 +13,7 @@ from proxy.carrying import RESEND_PAUSES
 from proxy.core.clauses import KeyEncoding, OnDoubt, UpstreamKey
 from proxy.core.doubt import usable_for
 from proxy.core.intent import State
-from proxy.core.policy import OutcomeRule
+from proxy.core.policy import OutcomeRule, Rule
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
 from proxy.upstream.base import Lost, Outgoing, Result, Sink
@@ -221,6 +221,17 @@ async def test_a_key_in_the_body_is_set_within_it() -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("rule", [replace(KEYED, upstream_key=UpstreamKey(header="x-key")), IN_BODY])
+async def test_the_clients_own_key_gives_way_to_ours(rule: Rule) -> None:
+    """Under whatever name ours goes: the upstream shall know the call by one key."""
+    seen, made = Seen(), asked(rule)
+    semel = Process(None, *seen(answers(200)))
+    headers = (*made.sending.headers, (b"Idempotency-Key", b"the client's"))  # type: ignore[attr-defined]
+    await semel.call(made._replace(sending=replace(made.sending, headers=headers)))  # type: ignore[type-var]
+    assert seen.keys == []
+
+
+@in_virtual_time
 async def test_past_retention_it_is_held() -> None:
     """The upstream may have forgotten the key: up to a margin before that it is sent again, then never."""
     for age, resent in ((usable_for(24 * HOUR) - 10, True), (usable_for(24 * HOUR) + 1, False)):
@@ -301,6 +312,7 @@ async def test_what_was_handed_on_is_not_spliced() -> None:
     semel = Process(None, *seen(lost(b"half", status=200), answers(200, b"whole")))
     got = await semel.call(asked())
     assert (got.body, got.whole) == (b"half", False)
+    assert not semel.notebook.told_of("defect")
     assert semel.state(asked()) is State.IN_DOUBT
     assert await semel.call(asked()) == Got("executed", 200, b"whole")
     assert len(set(seen.keys)) == 1

@@ -151,6 +151,15 @@ async def test_nothing_gets_around_the_person(
         assert there.bank.tokens == []
 
 
+async def test_a_body_that_cannot_be_read_is_asked_about_whatever_the_rule_says(tmp_path: Path) -> None:
+    """An expression that is honestly false about nothing at all says nothing about what is sent."""
+    async with world(tmp_path, when="usd == `5000`") as there:
+        assert told(await there.pay(usd=10)) == "executed 200"
+        assert told(await there.post(b'{"order": 2, "usd": 5000, "usd": 5000}')) == "awaiting-approval"
+        assert told(await there.post(b"usd: 5000", {"Content-Type": "text/yaml"})) == "awaiting-approval"
+        assert len(there.bank.acts) == 1
+
+
 async def test_a_changed_amount_under_include_is_not_what_was_permitted(tmp_path: Path) -> None:
     """The same call by its name: permitted is the request that was shown, without what is excluded."""
     async with world(tmp_path) as there:

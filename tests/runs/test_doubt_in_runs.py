@@ -79,6 +79,25 @@ async def test_a_doubt_that_was_given_and_acted_upon_is_given_again() -> None:
 
 
 @in_virtual_time
+async def test_a_doubt_stays_given_when_a_resend_dies() -> None:
+    """The first attempt knew it, an effect came after it, the proxy died in the resend: told again."""
+    world, origin = World(), ByCall()
+    origin.plays("pay", *[lost()] * 4, talk := Talk())
+    first = RunProcess(world, origin)
+    with pytest.raises(InDoubt):
+        await Agent(first).write("pay", rule=KEYED)
+    second = Agent(first, attempt="a2")
+    resending = second.start("pay", safe=False, rule=KEYED)
+    await until(talk.sent.is_set)
+    await second.write("other")
+    await first.die()
+    await asyncio.gather(resending, return_exceptions=True)
+    with pytest.raises(InDoubt):
+        await Agent(RunProcess(world, origin), attempt="a3").write("pay", rule=KEYED)
+    assert origin.sent["pay"] == 5
+
+
+@in_virtual_time
 async def test_a_fork_does_not_resend_its_parents_call() -> None:
     """It has no row of it: a send there would be a new call under a new key."""
     world, origin = await died_sending("pay", KEYED)

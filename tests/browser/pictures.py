@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
+from tests.browser.conftest import TOKENS
 from tests.browser.scene import World, chromium, world
 
 POLICY = """upstream: pay
@@ -65,6 +66,33 @@ async def tell_the_story(place: World) -> str:
     return str(doubt.get("Semel-Call"))
 
 
+GUARDED = """upstream: pay
+base_url: http://127.0.0.1:{port}
+rules:
+  - name: charge
+    match: {{method: POST, path: "/v1/charges/**"}}
+    tool: charge_card
+    key: {{include: [invoice]}}
+    approval: {{when: "usd > `1000`", wait: 0ms}}
+"""
+
+
+async def take_approval(directory: Path, browser: Browser) -> None:
+    """Where calls wait, people sign in."""
+    with tempfile.TemporaryDirectory() as place:
+        async with world(Path(place), browser, TOKENS, GUARDED) as made:
+            made.token = "semel_ann"
+            said = {"invoice": "2024-0417", "customer": "c_417", "usd": 2490, "memo": "Renewal, team plan"}
+            held = await made.ask("/v1/charges/", said)
+            async with made.page(height=780) as page:
+                await page.get_by_label("Operator token").fill("semel_ops")
+                await page.keyboard.press("Enter")
+                await page.locator(f"a.row[href$='{json.loads(held.body)['call']}']").click()
+                await page.get_by_label("Approve", exact=True).check()
+                await page.locator("h1").click()
+                await picture(page, directory / "approval.png")
+
+
 async def picture(page: Page, place: Path, **how: Any) -> None:
     await expect(page.locator("#link-text")).to_have_text("live")
     await expect(page.locator(".loading")).to_have_count(0)
@@ -92,6 +120,7 @@ async def take(directory: Path) -> None:
             async with made.page(opened, width=375, height=780) as page:
                 await expect(page.locator("form.decision")).to_be_visible()
                 await picture(page, directory / "phone.png")
+            await take_approval(directory, browser)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import assert_never
 from proxy import faults
 from proxy.asking import Labels
 from proxy.clock import Clock
-from proxy.core.clauses import UpstreamKey
+from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.doubt import Resend, way_out
 from proxy.core.intent import Call, evolve
 from proxy.core.policy import Rule
@@ -69,12 +69,13 @@ class Carrier:
             judgement = judge(result, flight.capture, rule, call, self._clock.now())
             pause = next(pauses, None)
             in_time = pause is not None and self._clock.monotonic() + pause < deadline
-            if pause is None or not in_time or not self._may_resend(flight, judgement, call, key):
+            may = rule.in_doubt is OnDoubt.RESEND and self._may_resend(flight, judgement, call, key)
+            if pause is None or not in_time or not may:
+                return call, judgement
+            if not await self._prepared(call, rule, judgement.settlement.why, pause):
                 return call, judgement
             assert judgement.settlement.doubt is not None
             call = evolve(call, unresolved=True, sends=call.sends + 1, doubt=judgement.settlement.doubt)
-            if not await self._prepared(call, rule, judgement.settlement.why, pause):
-                return call, judgement
             flight.unresolved = True
             flight.capture.restart()
 

@@ -18,6 +18,7 @@ from proxy.core.clauses import OnDoubt, Probe
 from proxy.core.cost import cost_of
 from proxy.core.document import Json, document_of, fill
 from proxy.core.doubt import (
+    NOT_FOUND,
     Absent,
     Ask,
     Finding,
@@ -25,6 +26,7 @@ from proxy.core.doubt import (
     Held,
     Resend,
     Unclear,
+    Unread,
     absence_counts_from,
     finding,
     way_out,
@@ -35,6 +37,7 @@ from proxy.core.intent import Call, Event, State
 from proxy.core.policy import Rule, split_path
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
+from proxy.outgoing import Unrepeatable, check_address
 from proxy.refusals import in_doubt
 from proxy.store.base import BlobLost, BlobRef, Store
 from proxy.store.codec import Codec, DamagedRecord
@@ -114,13 +117,15 @@ class Doubts:
             question = await self._question(call, rule, probe, out, base_path)
         except (DamagedRecord, BlobLost) as error:
             return Unclear(f"its recorded request cannot be read ({error})")
+        except Unrepeatable as error:
+            return Unclear(str(error))
         if question is None:
             return Unclear("the probe asks for an argument that the call does not have")
         told = await self._ask(question, call)
         if isinstance(told, str):
             return Unclear(told)
         counts_from = absence_counts_from(await self._lost_at(call), out.timeouts.total, probe)
-        answer = _readable(told.headers, told.body)
+        answer = _readable(told.status, told.headers, told.body)
         found = finding(probe, told.status, answer, call=call, counts_from=counts_from, now=self._clock.now())
         if not isinstance(found, Unclear):
             await self._settle(call, rule, found, told, actor, reason)
@@ -130,6 +135,7 @@ class Doubts:
         self, call: Call, rule: Rule, probe: Probe, out: Outgoing, base_path: str
     ) -> Outgoing | None:
         stored = self._codec.open_request(call.request)
+        check_address(stored, out)
         body = stored.body
         if call.request_blob:
             ref = BlobRef(call.request_blob, content_length(stored.headers) or 0)
@@ -222,12 +228,14 @@ def _is_of_the_call(name: bytes) -> bool:
     return name in _NOT_ASKED or name.startswith(_CONDITIONS)
 
 
-def _readable(headers: Headers, body: bytes) -> Json:
-    """None where it is no JSON."""
+def _readable(status: int, headers: Headers, body: bytes) -> Json | Unread:
+    """A bare 404 needs no words."""
+    if status == NOT_FOUND and not body:
+        return None
     try:
         return json.loads(decode(body, codings(headers), LARGEST_ANSWER))
     except (ValueError, Undecodable, RecursionError):
-        return None
+        return Unread()
 
 
 def _decoded(headers: Headers, body: bytes) -> Body:

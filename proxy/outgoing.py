@@ -13,7 +13,7 @@ from proxy.core.upstream_key import with_field, with_header
 from proxy.intended import Intent
 from proxy.spool import Spool
 from proxy.store.base import BlobLost, BlobRef, Store
-from proxy.store.codec import Codec, DamagedRecord
+from proxy.store.codec import Codec, DamagedRecord, StoredRequest
 from proxy.stream import content_length
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
@@ -23,7 +23,7 @@ IN_MEMORY = 1024 * 1024
 
 
 class Unrepeatable(Exception):
-    """The recorded request cannot be sent again; the message says why."""
+    """The recorded request cannot be sent again, or asked about; the message says why."""
 
 
 def with_key(out: Outgoing, key: UpstreamKey, value: str) -> Outgoing:
@@ -52,8 +52,7 @@ async def again(call: Call, intent: Intent, out: Outgoing, store: Store, codec: 
             body = await _read_back(store, call.request_blob, content_length(stored.headers) or 0)
     except (DamagedRecord, BlobLost) as error:
         raise Unrepeatable(f"its recorded request cannot be read ({error})") from error
-    if _host(stored.headers) != _host(out.headers):
-        raise Unrepeatable("its upstream has another address by now, where its key is not known")
+    check_address(stored, out)
     kept = set(intent.headers)
     credentials = tuple(pair for pair in out.headers if pair not in kept)
     headers = (*stored.headers, *credentials)
@@ -64,6 +63,12 @@ async def again(call: Call, intent: Intent, out: Outgoing, store: Store, codec: 
         body=body,
         head=request_head(stored.method, stored.target, headers),
     )
+
+
+def check_address(stored: StoredRequest, out: Outgoing) -> None:
+    """Elsewhere nobody knows the call or its key: a resend would be a new call, and a probe find nothing."""
+    if _host(stored.headers) != _host(out.headers):
+        raise Unrepeatable("it was sent to another address than its upstream has by now")
 
 
 async def _read_back(store: Store, digest: str, size: int) -> Spool:

@@ -35,9 +35,9 @@ def in_doubt(call: Call, doubt: Doubt, why: str = "") -> InDoubt:
     if doubt.excerpt:
         members["excerpt"] = doubt.excerpt
     return InDoubt(
-        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again"
-        f"{f': {why}' if why else ''}. Find out at the upstream, then settle it: `semel calls show {call.id} "
-        "--proxy URL`, URL being this proxy's, says what is known and how.",
+        f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again by "
+        f"itself{f': {why}' if why else ''}. Find out at the upstream, then settle it: `semel calls show "
+        f"{call.id} --proxy URL`, URL being this proxy's, says what is known and how.",
         **members,
     )
 

@@ -83,7 +83,7 @@ class Api:
         if route.needs_operator and not request.is_operator:
             raise Forbidden(
                 "Only an operator's token may do this: an agent on this machine could permit itself "
-                "otherwise. `semel token new --role operator` makes one."
+                "otherwise. `semel token new --tenant T --role operator` makes one."
             )
         query = _query(route.query or {}, request.query)
         body = await _body_of(route, request)

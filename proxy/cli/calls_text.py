@@ -134,11 +134,9 @@ def _print_what_to_do(detail: Json, place: str) -> None:
         print(f"  The upstream answered {printable(doubt['upstream_status'])}.")
     if doubt["excerpt"]:
         print(f"  Its words: {printable(doubt['excerpt'])}")
-    print("  Whether it took effect, nobody here knows. Identical calls are held; nothing is sent again.")
+    then = _BY_ITSELF.get(detail["settled_by"], "Identical calls are held; nothing is sent again.")
+    print(f"  Whether it took effect, nobody here knows. {then}")
     print()
-    if detail["settled_by"] in _BY_ITSELF:
-        print(_BY_ITSELF[detail["settled_by"]])
-        print()
     print("Find out at the upstream, then settle it with one of these")
     call_id, version = (printable(shlex.quote(str(call[name]))) for name in ("id", "version"))
     command = f"  semel calls resolve {call_id}{place} --version {version}"

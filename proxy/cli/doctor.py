@@ -150,7 +150,11 @@ def _policies(settings: Settings) -> tuple[PolicySet | None, list[Finding]]:
     unset = Log()
     try:
         policies = load_policies(
-            settings.policies, presets=presets_directory(), environ=os.environ, unset=unset
+            settings.policies,
+            presets=presets_directory(),
+            environ=os.environ,
+            unset=unset,
+            operators=settings.has_operators,
         )
     except Mistakes as wrong:
         do = "Correct it; `semel check` shows all mistakes."

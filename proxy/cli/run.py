@@ -166,7 +166,7 @@ def _proxy(options: argparse.Namespace, settings: Settings, token: str, teller: 
         if not token:
             raise ConfigurationError(
                 "The settings want tokens: give an agent's with --token or SEMEL_TOKEN (`semel token new "
-                "--role agent` makes one)."
+                "--tenant T --role agent` makes one)."
             )
         Door(settings.auth.tokens).for_calls(token)  # now, and not at the agent's first call
     if settings.store == "memory":

@@ -103,15 +103,23 @@ def absence_counts_from(lost_at: float, total_timeout: float, probe: Probe) -> f
     return lost_at + total_timeout + probe.settle
 
 
+class Unread:
+    """An answer that is no JSON: whatever an expression says of it, it says of nothing."""
+
+
 def finding(
-    probe: Probe, status: int, answer: Json, *, call: Call, counts_from: float, now: float
+    probe: Probe, status: int, answer: Json | Unread, *, call: Call, counts_from: float, now: float
 ) -> Finding:
     """What a complete answer to the probe says. Only an honest true or false about a 2xx, or a false about a
     404, is an answer."""
     if not 200 <= status < 300 and status != NOT_FOUND:
         return Unclear(f"the upstream answered the probe with {status}")
+    if isinstance(answer, Unread):
+        return Unclear(f"the upstream's answer ({status}) to the probe is no JSON")
     said = holds(probe.found, answer)
-    if said is True and status != NOT_FOUND:
+    if said is True and status == NOT_FOUND:
+        return Unclear("the upstream says that there is no such thing, and `found` says that there is")
+    if said is True:
         if call.occurrence > 1 and not probe.tells_repeats_apart:
             return Unclear(
                 "the probe found it, but cannot tell this call from an identical one before it: use "

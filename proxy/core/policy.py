@@ -218,6 +218,7 @@ class Upstream:
     # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
     replaced: str | None = None
 
+    asks_people: bool = field(init=False, default=False)  # some rule has an approval
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
@@ -225,6 +226,7 @@ class Upstream:
         host = f"[{self.host}]" if ":" in self.host else self.host
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
+        object.__setattr__(self, "asks_people", any(rule.approval is not None for rule in self.rules))
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:
             object.__setattr__(self, "replaced", injected)

@@ -200,10 +200,14 @@ async def understand(
     method, headers = request.method, without_session(request.raw_headers)
     to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
     if entered is not None:
-        pinned = entered.pinned
+        pinned, present = entered.pinned, upstream if upstream.asks_people else None
         upstream = pinned.upstream
         to_name = to_name._replace(
-            upstream=upstream, origin=entered.origin, canonical=pinned.canonical, pin=pinned.pin
+            upstream=upstream,
+            origin=entered.origin,
+            canonical=pinned.canonical,
+            pin=pinned.pin,
+            present=present,
         )
     named = await namer.name(policies, to_name)
     match, safe, identity, *_ = named

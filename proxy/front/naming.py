@@ -32,6 +32,7 @@ from proxy.core.policy import (
     find_rule,
 )
 from proxy.core.retry_evidence import NO_EVIDENCE, Evidence, evidence_of
+from proxy.errors import Denied
 from proxy.front.address import UpstreamAddress
 from proxy.front.aside import Aside
 from proxy.spool import Spool
@@ -59,6 +60,7 @@ class ToName(NamedTuple):
     origin: str = ""  # in a run: the name under which its calls are named
     canonical: int = CANONICAL_VERSION
     pin: str = ""  # stands for the recipe that the run is pinned to
+    present: Upstream | None = None  # in a run: as the policies are now, where those ask people
 
     @property
     def counted(self) -> Headers:
@@ -153,6 +155,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     if match is None:
         readable = _readable(headers, request.body, body_limit)
         match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
+    if request.present is not None:
+        match = _as_asked_now(match, request.present, method, address.raw_path)
     rule = match.rule
     safe = rule.is_safe(method)
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
@@ -182,6 +186,21 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
     evidence = evidence_of(headers, upstream.credentials, secret)
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
+
+
+def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> Match:
+    """A run keeps how its calls are named, not whom they must be permitted by: that is as the policies are
+    now, whatever the rules were called when it began."""
+    now = find_rule(present, method, raw_path)
+    approval = match.rule.approval or (None if now is None else now.rule.approval)
+    if approval is None or match.rule.mode is Mode.DENY:
+        return match
+    if match.rule.mode is not Mode.ONCE:
+        raise Denied(
+            "A person has to permit this call by now, and this run was begun when such calls were not "
+            "recorded, or were shared: make it in a new run."
+        )
+    return match._replace(rule=replace(match.rule, approval=approval))
 
 
 def _bound_to(asked: Asked, rule: Rule, secret: bytes) -> bytes:

@@ -154,7 +154,7 @@ REQUEST = level(
     "The probe's request.",
     Field(
         "method",
-        "GET or HEAD: a probe changes nothing.",
+        "GET: a probe changes nothing, and what it finds stands in the body.",
         default="GET",
         parse=text(names.probe_method),
     ),

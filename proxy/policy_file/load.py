@@ -159,7 +159,7 @@ class _Loader:
                     _rule_place(section, rule.name),
                     f"'approval' of the rule '{rule.name}' needs somebody who may give it, and 'auth.tokens' "
                     "in semel.yaml names no operator: an agent on this machine could permit itself. Make a "
-                    "token with: semel token new --role operator",
+                    "token with: semel token new --tenant T --role operator",
                 )
 
     def _files(self, source: str | Path) -> list[Path]:

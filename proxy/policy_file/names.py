@@ -155,8 +155,8 @@ def host(given: str) -> str:
 
 
 def probe_method(given: str) -> str:
-    if given not in ("GET", "HEAD"):
-        raise ValueError(f"{quoted(given)}: a probe changes nothing, it is a GET or a HEAD")
+    if given != "GET":
+        raise ValueError(f"{quoted(given)}: a probe changes nothing and reads what it finds: it is a GET")
     return given
 
 

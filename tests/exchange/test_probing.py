@@ -121,7 +121,9 @@ async def test_a_dead_owners_call_counts_from_when_its_death_was_seen() -> None:
         (answers(500), "answered the probe with 500"),
         (answers(401), "answered the probe with 401"),
         (answers(302), "answered the probe with 302"),
-        (answers(200, b"<html>"), "neither true nor false"),
+        (answers(200, b"<html>"), "no JSON"),
+        (answers(200, b""), "no JSON"),
+        (answers(404, b"<html>not here"), "no JSON"),
         (answers(200, b"{}"), "neither true nor false"),
         (answers(200, b"x" * (5 * 1024 * 1024)), "too long"),
         (lost(), "not answered"),
@@ -147,8 +149,34 @@ async def test_a_404_may_say_absent_and_never_found() -> None:
     await asyncio.sleep(SETTLED)
     assert (await semel.call(asked(rule))).body == b"sent"
     semel, _ = await doubtful(answers(404, b'{"id": "of the error"}'), rule=rule)
-    with pytest.raises(InDoubt, match="neither true nor false"):
+    with pytest.raises(InDoubt, match="and `found` says that there is"):
         await semel.call(asked(rule))
+    semel, _ = await doubtful(answers(404, b""), answers(200, b"sent"), rule=rule)
+    await asyncio.sleep(SETTLED)
+    assert (await semel.call(asked(rule))).body == b"sent"
+
+
+@in_virtual_time
+async def test_a_page_that_is_no_answer_is_no_absence() -> None:
+    """`id != null` is honestly false about nothing at all: a page of a proxy in between says nothing."""
+    rule = replace(PROBED, probe=replace(PROBE, found="id != null"))
+    semel, seen = await doubtful(answers(200, b"<html>maintenance"), rule=rule)
+    await asyncio.sleep(SETTLED)
+    with pytest.raises(InDoubt, match="no JSON"):
+        await semel.call(asked(rule))
+    assert [out.method for out in seen.outs] == ["POST", "GET"]
+
+
+@in_virtual_time
+async def test_another_address_by_now_is_not_asked() -> None:
+    """There nobody knows the call: not to find it would prove nothing."""
+    semel, seen = await doubtful(MISS)
+    await asyncio.sleep(SETTLED)
+    moved = asked()
+    headers = ((b"Host", b"sandbox"), (b"Content-Type", b"application/json"))
+    with pytest.raises(InDoubt, match="another address"):
+        await semel.call(moved._replace(sending=replace(moved.sending, headers=headers)))  # type: ignore[type-var]
+    assert len(seen.outs) == 1
 
 
 @in_virtual_time

@@ -268,7 +268,7 @@ async def test_a_clock_that_was_set_back_holds_it_until_the_mark_is_passed() -> 
     ("rule", "why"),
     [
         (replace(KEYED, upstream_key=UpstreamKey(header="x-other")), "otherwise by now"),
-        (replace(EFFECT, in_doubt=OnDoubt.HOLD), "not sent again. Find out"),
+        (replace(EFFECT, in_doubt=OnDoubt.HOLD), "not sent again by itself. Find out"),
     ],
 )
 async def test_a_rule_that_has_changed_its_key_holds_it(rule: object, why: str) -> None:
@@ -280,6 +280,19 @@ async def test_a_rule_that_has_changed_its_key_holds_it(rule: object, why: str) 
     with pytest.raises(InDoubt, match=why):
         await semel.call(asked(rule))
     assert len(seen.outs) == SENDS
+
+
+@in_virtual_time
+@pytest.mark.parametrize("way", [OnDoubt.HOLD, OnDoubt.PROBE])
+async def test_with_a_key_but_another_way_out_it_is_sent_once(way: OnDoubt) -> None:
+    """The rule says what its key is for; the record counts what was sent."""
+    rule = replace(KEYED, in_doubt=way)
+    semel = Process(None, lost())
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(InDoubt):
+        await semel.call(asked(rule))
+    assert (semel.row(asked()).sends, semel.upstream.started) == (1, 1)
+    assert asyncio.get_running_loop().time() == began
 
 
 @in_virtual_time

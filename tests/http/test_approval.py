@@ -217,6 +217,37 @@ async def test_approval_without_an_operator_is_a_mistake_in_the_configuration(tm
         assert app.watch.current.upstreams["bank"].rules == ()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "then"),
+    [
+        ("name: pay", "name: pay", "awaiting-approval"),
+        ("name: pay", "name: charge", "awaiting-approval"),  # renamed
+        ("name: pay\n    safe: true", "name: pay", "awaiting-approval"),
+        ("name: pay\n    mode: pass", "name: pay", "denied"),
+        ("name: other\n    match: {path: /x}\n  - name: all", "name: pay", "awaiting-approval"),
+    ],
+)
+async def test_a_run_asks_people_as_the_policies_are_now(
+    tmp_path: Path, before: str, after: str, then: str
+) -> None:
+    """A run keeps how its calls are named. Whom they must be permitted by is not part of that, whatever its
+    rules were called or did when it began."""
+    policy = "upstream: bank\nbase_url: http://127.0.0.1:{port}\nrules:\n  - {rule}\n"
+    headers = {"Content-Type": "application/json", "Semel-Token": AGENT}
+    async with (
+        Bank() as bank,
+        semel(tmp_path, policy.format(port=bank.port, rule=before), tokens=TOKENS) as app,
+    ):
+        port = app.address.port
+        await call(port, "POST", "/@r+a1/bank/d", headers, b'{"ref": "first"}')
+        rule = f"{after}\n    match: {{path: /d}}\n    approval: {{wait: 0ms}}"
+        (tmp_path / "policies" / "test.yaml").write_text(policy.format(port=bank.port, rule=rule))
+        assert await app.watch.check_now()
+        held = await call(port, "POST", "/@r+a1/bank/d", headers, b'{"ref": "second"}')
+        assert told(held) == then
+    assert [asked["ref"] for asked in bank.asked] == ["first"]
+
+
 async def test_double_clicks_and_stale_pages(tmp_path: Path) -> None:
     """One decision wins, everybody else is told how it stands."""
     async with world(tmp_path) as there:

@@ -7,6 +7,7 @@ with those that semel holds itself where an operator asks. What it finds settles
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -33,7 +34,7 @@ from proxy.core.doubt import (
 )
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, end_to_end
-from proxy.core.intent import Call, Event, State
+from proxy.core.intent import Call, Entry, Event, State
 from proxy.core.policy import Rule, split_path
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
@@ -50,12 +51,9 @@ LONGEST_PROBE = 30.0
 # What belongs to the call's own body, or would change what the probe is answered.
 _NOT_ASKED = frozenset(
     {
-        b"accept-encoding",
-        b"content-type",
-        b"content-length",
-        b"content-encoding",
-        b"expect",
-        b"idempotency-key",
+        *(b"accept", b"accept-encoding", b"content-type", b"content-length", b"content-encoding", b"expect"),
+        *(b"idempotency-key", b"range", b"prefer", b"content-md5", b"content-digest", b"digest"),
+        *(b"x-http-method", b"x-http-method-override", b"x-method-override"),
     }
 )
 _CONDITIONS = b"if-"
@@ -107,9 +105,10 @@ class Doubts:
         base_path: str,
         actor: str | None = None,
         reason: str = "",
+        nameless: bool = False,
     ) -> Finding:
         """Ask, and settle what is found. `out`: the way to the upstream, with credentials; of its request
-        only headers are taken. `actor`, `reason`: a person's."""
+        only headers are taken. `actor`, `reason`: a person's. `nameless`: no credential is known here."""
         probe = rule.probe
         if probe is None:
             return Unclear("the rule has no probe")
@@ -121,12 +120,22 @@ class Doubts:
             return Unclear(str(error))
         if question is None:
             return Unclear("the probe asks for an argument that the call does not have")
+        history = await self._store.history(call.key)
+        counts_from = absence_counts_from(_lost_at(history, self._clock.now()), out.timeouts.total, probe)
+        asked_at = self._clock.now()  # the answer is not younger than the question
         told = await self._ask(question, call)
         if isinstance(told, str):
             return Unclear(told)
-        counts_from = absence_counts_from(await self._lost_at(call), out.timeouts.total, probe)
         answer = _readable(told.status, told.headers, told.body)
-        found = finding(probe, told.status, answer, call=call, counts_from=counts_from, now=self._clock.now())
+        is_repeat = _is_repeat(call, history)
+        found = finding(
+            probe, told.status, answer, is_repeat=is_repeat, counts_from=counts_from, now=asked_at
+        )
+        if isinstance(found, Absent) and nameless:
+            found = Unclear(
+                "the upstream was asked without a credential, and may hide from nobody what it has: make the "
+                "call again with one, or let semel hold it (`inject`)"
+            )
         if not isinstance(found, Unclear):
             await self._settle(call, rule, found, told, actor, reason)
         return found
@@ -142,7 +151,9 @@ class Doubts:
             body = b"".join([chunk async for chunk in self._store.read_blob(ref)])
         path, _, query = stored.target.partition(b"?")
         raw_path = path.decode().removeprefix(base_path)
-        names = (rule.path.match(split_path(raw_path)) if rule.path is not None else None) or {}
+        names = rule.path.match(split_path(raw_path)) if rule.path is not None else {}
+        if names is None or (rule.methods and stored.method not in rule.methods):
+            raise Unrepeatable(f"the rule {rule.name} is for other calls by now")
         document = document_of(path=names, query=query, body=_decoded(stored.headers, body))
         terms, sent_at = call.terms, call.sent_at or call.created_at
         words = {"sent_at": f"{int(terms.keyed_at if terms is not None and terms.key else sent_at)}"}
@@ -150,7 +161,8 @@ class Doubts:
         target = fill(probe.target, document, words)
         if target is None:
             return None
-        headers = tuple(pair for pair in end_to_end(out.headers) if not _is_of_the_call(pair[0].lower()))
+        kept = [pair for pair in end_to_end(out.headers) if not _is_of_the_call(pair[0].lower())]
+        headers = (*kept, (b"Accept", b"application/json"))
         timeouts = replace(out.timeouts, total=min(out.timeouts.total, LONGEST_PROBE))
         return out._replace(
             method=probe.method,
@@ -175,12 +187,6 @@ class Doubts:
             case _:
                 assert_never(result)
 
-    async def _lost_at(self, call: Call) -> float:
-        """When it was put in doubt last: its owner was found dead by then, or had sent its last byte."""
-        history = await self._store.history(call.key)
-        lost = [entry.at for entry in history if entry.after is State.IN_DOUBT and entry.event == Event.LOST]
-        return lost[-1] if lost else self._clock.now()
-
     async def _settle(
         self, call: Call, rule: Rule, found: Found | Absent, told: _Told, actor: str | None, reason: str
     ) -> None:
@@ -204,6 +210,19 @@ class Doubts:
                 cost_usd=cost_of(rule, status, headers, body),
             )
         await self._ledger.find_out(call, settlement, actor)
+
+
+def _lost_at(history: Sequence[Entry], now: float) -> float:
+    """When it was put in doubt last: its owner was found dead by then, or had sent its last byte."""
+    lost = [entry.at for entry in history if entry.after is State.IN_DOUBT and entry.event == Event.LOST]
+    return lost[-1] if lost else now
+
+
+def _is_repeat(call: Call, history: Sequence[Entry]) -> bool:
+    """Whether an identical call may have been executed before it: by another number, under another key of the
+    client's, or under this very name and forgotten since."""
+    before = any(entry.after is State.DONE for entry in history)
+    return call.occurrence > 1 or bool(call.named_by) or before
 
 
 class _Told:

@@ -96,6 +96,8 @@ class Flights:
         intent = ask.sending.intent(ask.identity, outgoing)
         if ask.place is not None:
             intent = intent._replace(place=ask.place, occurrence=ask.occurrence)
+        if ask.source is not None:  # the shared call is the one that is sent, and permitted
+            intent = intent._replace(key=None, bound_to=b"")
         limits = self._limits
         capture = Capture(
             limit=limits.kept,
@@ -183,7 +185,7 @@ class Flights:
     ) -> None:
         capture = flight.capture
         try:
-            if source is None and intent.permission and not self._is_permitted(intent, over):
+            if intent.permission and not self._is_permitted(intent, over):
                 await self._ask_person(capture, intent, over)
                 return
             if flight.unresolved:
@@ -203,6 +205,8 @@ class Flights:
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
+        except StoreUnavailable as error:  # while what was recorded is read back: nothing is claimed yet
+            capture.refuse(error)
         except Unrepeatable as error:
             assert over is not None
             assert over.doubt is not None

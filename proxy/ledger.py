@@ -263,7 +263,13 @@ class Ledger:
             if present is None or not ours or not core.can_settle(present, call.fence, settlement.event):
                 await self._keep_as_evidence(call, settlement, present)
                 return None
-            expected_by_us = present
+            # What this owner knows of its own sends, the row does not know yet.
+            expected_by_us = evolve(
+                present,
+                sends=call.sends,
+                unresolved=call.unresolved or present.unresolved,
+                doubt=call.doubt or present.doubt,
+            )
 
     async def note_resend(self, call: Call, why: str) -> None:
         """Durable before the resend: whoever reads the history knows of every send."""

@@ -51,8 +51,7 @@ def awaiting(call: Call) -> AwaitingApproval:
     members = {} if until is None else {"expires": _utc(until)}
     return AwaitingApproval(
         "A person has to permit this call, and nothing was sent. Make the same call again when that is done: "
-        f"it then goes out once. An operator decides on semel's page, /_semel/, or with `semel calls approve "
-        f"{call.id} --reason WHY`.",
+        "it then goes out once. An operator decides, on semel's page at /_semel/ or at the command line.",
         call=call.id,
         tool=call.tool,
         since=_utc(call.created_at),

@@ -36,6 +36,8 @@ def probes_in(policies: Callable[[], PolicySet], doubts: Doubts) -> Probes:
             timeouts=upstream.timeouts,
             max_idle=FRESH,
         )
-        return await doubts.probe(call, rule, out, upstream.base_path, actor=actor, reason=reason)
+        return await doubts.probe(
+            call, rule, out, upstream.base_path, actor=actor, reason=reason, nameless=not own
+        )
 
     return probe

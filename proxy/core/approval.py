@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
+from operator import itemgetter
 
 from proxy.core.canonical import canonical_arguments
 from proxy.core.clauses import Approval
-from proxy.core.document import Document, holds
+from proxy.core.document import Document, surely_false
 from proxy.core.identity import Asked, frame, sort_headers
 from proxy.core.intent import Call, Entry, Event, State, advance, evolve, is_live, next_state
 from proxy.core.policy import Rule
@@ -25,8 +26,8 @@ LAPSED_FOR = 86400.0
 
 def needs_person(approval: Approval, document: Document) -> bool:
     """Only an honest `false` about all that is sent lets a call go without asking: an expression that fails,
-    or a number written as a text, must not be a way around the person."""
-    return approval.when is None or not document.whole or holds(approval.when, document.value) is not False
+    a number written as a text, a field that is left out or is a list must not be a way around the person."""
+    return approval.when is None or not document.whole or not surely_false(approval.when, document.value)
 
 
 def binding(asked: Asked, rule: Rule, secret: bytes) -> bytes:
@@ -35,7 +36,7 @@ def binding(asked: Asked, rule: Rule, secret: bytes) -> bytes:
     arguments = canonical_arguments(
         path=asked.path_names, query=asked.query, body=asked.body, exclude=rule.key.exclude
     )
-    keyed = sort_headers(asked.headers, rule.key.headers).keyed
+    keyed = sorted(sort_headers(asked.headers, rule.key.headers).keyed, key=itemgetter(0))  # stable
     where = (asked.upstream.encode(), asked.host.encode(), asked.method.encode(), asked.raw_path)
     parts = (b"approval", *where, arguments, *(part for pair in keyed for part in pair))
     return blake2b(frame(parts), digest_size=32, key=secret).digest()

@@ -262,12 +262,12 @@ def _received(call: Call, settlement: Settlement) -> InRun | None:
     return replace(in_run, receipts=(*in_run.receipts, receipt))
 
 
-LATE_ANSWERS_SETTLE = frozenset({State.IN_DOUBT, State.RELEASED, State.AWAITING_APPROVAL})
+LATE_ANSWERS_SETTLE = frozenset({State.IN_DOUBT, State.RELEASED, State.AWAITING_APPROVAL, State.DENIED})
 
 
 def can_settle(present: Call, fence: int, event: Event) -> bool:
     """An owner settles what carries its fence. What somebody else has settled meanwhile (in doubt,
-    released, waiting) only an answer can still change; anything less is evidence."""
+    released, waiting, denied) only an answer can still change; anything less is evidence."""
     if present.fence != fence:
         return False
     late = present.state in LATE_ANSWERS_SETTLE and event is Event.ANSWERED

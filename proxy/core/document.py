@@ -8,10 +8,12 @@ and whoever reads the document must be content with that: see `Document.whole`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import jmespath
+from jmespath.visitor import TreeInterpreter
 
 from proxy.core.canonical import Body, NotCanonical, parse_json, parse_pairs
 from proxy.core.outcome import compiled
@@ -47,7 +49,10 @@ def _parsed(body: Body) -> Json:
         return parse_pairs(body.data)
     if body.media_type == "application/json" or body.media_type.endswith("+json"):
         parse_json(body.data)  # duplicate keys and the like: two readers could see two things
-        return json.loads(body.data)
+        try:
+            return json.loads(body.data)
+        except ValueError as error:  # an integer of thousands of digits
+            raise NotCanonical(str(error)) from None
     raise NotCanonical("neither JSON nor a form")
 
 
@@ -57,6 +62,43 @@ def holds(expression: str, value: Json) -> Json:
         return compiled(expression).search(value)
     except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
         return None
+
+
+def surely_false(expression: str, value: Json) -> bool:
+    """Whether it is false because of what is there. A comparison with something that is not there, or is a
+    list, is false as well, and says nothing: `env == 'prod'` of a form, whose values are lists."""
+    if holds(expression, value) is not False:
+        return False
+    return all(_compares(node, value) for node in _comparisons(compiled(expression).parsed))
+
+
+def _comparisons(node: Json) -> Iterator[Json]:
+    """Those about the document itself; what stands inside a filter is about its items."""
+    if node["type"] == "comparator":
+        yield node
+    elif node["type"] in ("or_expression", "and_expression", "not_expression", "subexpression", "pipe"):
+        for child in node["children"]:
+            yield from _comparisons(child)
+
+
+def _compares(node: Json, value: Json) -> bool:
+    """Two values of one kind, none of them nothing; or with a `null` that the rule itself names."""
+    try:
+        sides = [TreeInterpreter().visit(child, value) for child in node["children"]]
+    except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
+        return False
+    if any(child["type"] == "literal" and child["value"] is None for child in node["children"]):
+        return True
+    kinds = {_kind(side) for side in sides}
+    return len(kinds) == 1 and None not in kinds
+
+
+def _kind(value: Json) -> type | None:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, int | float):
+        return float
+    return None if value is None else type(value)
 
 
 def fill(target: str, document: Document, words: dict[str, str]) -> str | None:
@@ -71,7 +113,7 @@ def fill(target: str, document: Document, words: dict[str, str]) -> str | None:
             break
         name, _, rest = rest.partition("}")
         value = words[name] if name in words else _scalar(document.value, name)
-        if value is None or value == "":  # nothing to ask for: it would name every call, or none
+        if value in (None, "", ".", ".."):  # it would name every call, none, or another place
             return None
         filled.append(quote(value, safe=""))
     return "".join(filled)

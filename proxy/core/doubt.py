@@ -68,7 +68,7 @@ def _resend(call: Call, key: UpstreamKey | None, *, now: float, mark: float) -> 
         return Held("it was sent without an upstream key, so a second send could act twice")
     if key is None or terms.place != place_of(key):
         return Held(f"its upstream key went into the {terms.place}, and the rule says otherwise by now")
-    if mark - now > SKEW:
+    if max(mark, terms.keyed_at) - now > SKEW:
         return Held("the clock was set back, so it cannot be said how old its upstream key is")
     if max(now, mark) > terms.keyed_at + usable_for(key.retention):
         return Held("the upstream may have forgotten its key by now, and a second send could act twice")
@@ -108,10 +108,11 @@ class Unread:
 
 
 def finding(
-    probe: Probe, status: int, answer: Json | Unread, *, call: Call, counts_from: float, now: float
+    probe: Probe, status: int, answer: Json | Unread, *, is_repeat: bool, counts_from: float, now: float
 ) -> Finding:
     """What a complete answer to the probe says. Only an honest true or false about a 2xx, or a false about a
-    404, is an answer."""
+    404, is an answer. `is_repeat`: an identical call may have been executed before it. `now`: when it was
+    asked."""
     if not 200 <= status < 300 and status != NOT_FOUND:
         return Unclear(f"the upstream answered the probe with {status}")
     if isinstance(answer, Unread):
@@ -120,7 +121,7 @@ def finding(
     if said is True and status == NOT_FOUND:
         return Unclear("the upstream says that there is no such thing, and `found` says that there is")
     if said is True:
-        if call.occurrence > 1 and not probe.tells_repeats_apart:
+        if is_repeat and not probe.tells_repeats_apart:
             return Unclear(
                 "the probe found it, but cannot tell this call from an identical one before it: use "
                 "{upstream_key} or {sent_at} in its path"

@@ -63,6 +63,7 @@ TRANSITIONS: Mapping[tuple[State | None, Event], State] = MappingProxyType(
         (State.AWAITING_APPROVAL, Event.APPROVE): State.RELEASED,
         (State.AWAITING_APPROVAL, Event.EXPIRE): State.RELEASED,
         (State.AWAITING_APPROVAL, Event.DENY): State.DENIED,
+        (State.DENIED, Event.ANSWERED): State.DONE,  # the same
         (State.DENIED, Event.EXPIRE): State.RELEASED,
     }
 )

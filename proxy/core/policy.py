@@ -191,8 +191,6 @@ class Rule:
             raise ValueError("only a safe call may be cancelled")
 
     def is_safe(self, method: str) -> bool:
-        if self.approval is not None:  # what a person must permit is no mere read
-            return False
         if self.safe is not None:
             return self.safe
         return self.mode is Mode.CACHE or method in SAFE_METHODS
@@ -218,7 +216,7 @@ class Upstream:
     # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
     replaced: str | None = None
 
-    asks_people: bool = field(init=False, default=False)  # some rule has an approval
+    guards: bool = field(init=False, default=False)  # some rule denies, or asks a person
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
@@ -226,7 +224,8 @@ class Upstream:
         host = f"[{self.host}]" if ":" in self.host else self.host
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
-        object.__setattr__(self, "asks_people", any(rule.approval is not None for rule in self.rules))
+        guards = any(rule.approval is not None or rule.mode is Mode.DENY for rule in self.rules)
+        object.__setattr__(self, "guards", guards)
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:
             object.__setattr__(self, "replaced", injected)

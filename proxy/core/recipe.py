@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS
+from proxy.core.clauses import OnDoubt
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -49,7 +50,7 @@ def _written(rule: Rule) -> dict[str, Any]:
     return {
         "name": rule.name,
         "methods": sorted(rule.methods),
-        "path": None if rule.path is None else rule.path.text,
+        "path": _path(rule),
         "mode": rule.mode,
         "safe": rule.safe,
         "scope": rule.scope,
@@ -61,6 +62,10 @@ def _written(rule: Rule) -> dict[str, Any]:
         "client_key": key.client_key,
         "normalize": key.normalize,
     }
+
+
+def _path(rule: Rule) -> str | None:
+    return None if rule.path is None else rule.path.text
 
 
 def pinned(upstream: Upstream, recipe: str) -> tuple[Upstream, int]:
@@ -88,6 +93,12 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
         client_key=ClientKey(said["client_key"]),
         normalize=tuple(Normalize(each) for each in said["normalize"]),
     )
+    if present is not None and (present.methods, _path(present)) != (
+        frozenset(said["methods"]),
+        said["path"],
+    ):
+        # Another rule has the name by now: what it knows of its calls, it does not know of these.
+        present = replace(present, in_doubt=OnDoubt.HOLD, upstream_key=None, probe=None)
     return replace(
         present or Rule(name=said["name"]),
         methods=frozenset(said["methods"]),

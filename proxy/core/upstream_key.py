@@ -20,6 +20,7 @@ CLIENTS_OWN = b"idempotency-key"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ONE_VALUE = json.JSONDecoder().raw_decode
 _SIGNED = b"aws4-"
+_COVERED = re.compile(rb"signature|digest$|^content-md5$|hmac")
 
 
 def can_carry(key: UpstreamKey, headers: Headers, body: bytes | None) -> bool:
@@ -29,8 +30,8 @@ def can_carry(key: UpstreamKey, headers: Headers, body: bytes | None) -> bool:
     named = {name.lower(): value for name, value in headers}
     if b"content-encoding" in named or body is None or not _is_json(named.get(b"content-type", b"")):
         return False
-    if named.get(b"authorization", b"").lower().startswith(_SIGNED):
-        return False  # the signature covers the body
+    if named.get(b"authorization", b"").lower().startswith(_SIGNED) or any(map(_COVERED.search, named)):
+        return False  # a signature or a digest covers the body
     return with_field(body, key.body or "", "") is not None
 
 
@@ -49,8 +50,15 @@ def with_field(body: bytes, path: str, value: str) -> bytes | None:
         text = body.decode()
     except (NotCanonical, UnicodeDecodeError):
         return None
+    try:
+        return _with_member(text, path.split("."), value)
+    except ValueError:  # an integer of thousands of digits
+        return None
+
+
+def _with_member(text: str, steps: list[str], value: str) -> bytes | None:
     start = _after_space(text, 0)
-    for depth, name in enumerate(steps := path.split(".")):
+    for depth, name in enumerate(steps):
         found = _member(text, start, name)
         if found is None:
             return _inserted(text, start, steps[depth:], value).encode()

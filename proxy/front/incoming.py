@@ -200,7 +200,7 @@ async def understand(
     method, headers = request.method, without_session(request.raw_headers)
     to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
     if entered is not None:
-        pinned, present = entered.pinned, upstream if upstream.asks_people else None
+        pinned, present = entered.pinned, upstream if upstream.guards else None
         upstream = pinned.upstream
         to_name = to_name._replace(
             upstream=upstream,

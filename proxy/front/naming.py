@@ -155,10 +155,15 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     if match is None:
         readable = _readable(headers, request.body, body_limit)
         match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
+    asks = match
     if request.present is not None:
-        match = _as_asked_now(match, request.present, method, address.raw_path)
+        match, asks = _as_asked_now(match, request.present, method, address.raw_path)
     rule = match.rule
-    safe = rule.is_safe(method)
+    bound_to = b""
+    if rule.approval is not None and rule.mode is Mode.ONCE:
+        readable = _readable(headers, request.body, body_limit) if readable is None else readable
+        bound_to = _bound_to(request, asks.names, match, readable, secret)
+    safe = rule.is_safe(method) and not bound_to  # what a person must permit is no mere read
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
     goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
     if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
@@ -176,7 +181,6 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         credentials=upstream.credentials,
         host="" if address.place is None else address.place.origin,
     )
-    bound_to = _bound_to(asked, rule, secret)
     if not request.origin:
         return Named(match, safe, identify(asked, rule, secret), bound_to=bound_to)
     in_run = asked._replace(run=request.origin, occurrence=ANY_OCCURRENCE, canonical=request.canonical)
@@ -188,26 +192,42 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
 
 
-def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> Match:
-    """A run keeps how its calls are named, not whom they must be permitted by: that is as the policies are
-    now, whatever the rules were called when it began."""
+def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> tuple[Match, Match]:
+    """A run keeps how its calls are named, not what is denied or whom they must be permitted by: that is as
+    the policies are now, whatever the rules were called when it began. And by which match people are asked."""
     now = find_rule(present, method, raw_path)
-    approval = match.rule.approval or (None if now is None else now.rule.approval)
-    if approval is None or match.rule.mode is Mode.DENY:
-        return match
+    if now is not None and now.rule.mode is Mode.DENY:
+        return now, now
+    asks = now if now is not None and now.rule.approval is not None else match
+    if asks.rule.approval is None or match.rule.mode is Mode.DENY:
+        return match, match
     if match.rule.mode is not Mode.ONCE:
         raise Denied(
             "A person has to permit this call by now, and this run was begun when such calls were not "
             "recorded, or were shared: make it in a new run."
         )
-    return match._replace(rule=replace(match.rule, approval=approval))
+    return match._replace(rule=replace(match.rule, approval=asks.rule.approval)), asks
 
 
-def _bound_to(asked: Asked, rule: Rule, secret: bytes) -> bytes:
-    if rule.approval is None:
+def _bound_to(request: ToName, names: dict[str, str], match: Match, body: Body, secret: bytes) -> bytes:
+    """What a person has to permit; empty where nobody has to. `names`: of the path, by the rule that asks."""
+    address, approval = request.address, match.rule.approval
+    query = address.query.encode() if address.query else b""
+    assert approval is not None
+    if not needs_person(approval, document_of(path={**match.names, **names}, query=query, body=body)):
         return b""
-    document = document_of(path=asked.path_names, query=asked.query, body=asked.body)
-    return binding(asked, rule, secret) if needs_person(rule.approval, document) else b""
+    asked = Asked(
+        tenant=request.tenant,
+        upstream=request.upstream.name,
+        method=request.method,
+        raw_path=address.raw_path.encode(),
+        query=query,
+        headers=request.headers,
+        path_names=match.names,
+        body=body,
+        host="" if address.place is None else address.place.origin,
+    )
+    return binding(asked, match.rule, secret)
 
 
 def _without_client_key(rule: Rule) -> Rule:

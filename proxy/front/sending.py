@@ -28,8 +28,8 @@ WARM, LUKEWARM = 1.0, 15.0
 
 # Wider than the headers that tell callers apart: those name the call, these are only left out of the record.
 _SOUNDS_SECRET = re.compile(
-    rb"token|secret|passw|passphrase|credential|authorization|session|cookie|signature|api-?key|jwt"
-    rb"|(?:^|[-_])auth(?:$|[-_])|(?<!idempotency)[-_]key$"
+    rb"token|secret|passw|passphrase|credential|authorization|authenticat|bearer|hmac|session|cookie|signature|api-?key|jwt"
+    rb"|(?:^|[-_])(?:auth|otp|pin|sid)(?:$|[-_])|(?<!idempotency)[-_]key$"
 )
 
 

@@ -81,6 +81,8 @@ class Claiming:
         try:
             live = await self._flights.board(flight, joined=False)
         except Superseded:
+            if book.step(claim.key) is not claim:  # it waits for a person now: nobody was served
+                handover.take_back()
             return None
         except Refusal:
             handover.problem()

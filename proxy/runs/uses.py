@@ -79,7 +79,9 @@ class Uses:
             received = replace(in_run, receipts=(*in_run.receipts, receipt))
             if await self._write(call, received, "received", f"given to {book.attempt}: {problem}", None):
                 return
-            call = await self._again(call, fence)
+            state, call = call.state, await self._again(call, fence)
+            if call.state is not state:  # it has an answer by now, or a person knew more
+                raise Superseded
 
     async def _write(
         self, call: Call, in_run: InRun, event: str, why: str, handover: Handover | None

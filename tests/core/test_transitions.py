@@ -47,6 +47,7 @@ PICTURE: list[tuple[State | None, Event, State]] = [
     (State.AWAITING_APPROVAL, Event.APPROVE, State.RELEASED),
     (State.AWAITING_APPROVAL, Event.EXPIRE, State.RELEASED),
     (State.AWAITING_APPROVAL, Event.DENY, State.DENIED),
+    (State.DENIED, Event.ANSWERED, State.DONE),
     (State.DENIED, Event.EXPIRE, State.RELEASED),
 ]
 
@@ -182,9 +183,7 @@ def test_who_may_settle_what(state: State, event: Event, mine: bool) -> None:
         "doubt": Doubt(since=NOW, reason="r"),
         "terms": Terms(bound_to=b"this"),
     }
-    allowed = state is State.PENDING or (
-        state in (State.IN_DOUBT, State.RELEASED, State.AWAITING_APPROVAL) and event is Event.ANSWERED
-    )
+    allowed = state is State.PENDING or (state not in (State.PENDING, State.DONE) and event is Event.ANSWERED)
     assert can_settle(Call(**fields), 5 if mine else 4, event) is (mine and allowed)
 
 

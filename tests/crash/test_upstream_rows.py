@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy import flying
+from proxy import carrying
 from tests.crash.scene import KINDS, SAFE, Kind, ask, policy, problem, states, told, until_states
 from tests.inside import request_bytes, semel
 from tests.origin import READ_ALL, Close, Origin, Reset, Script, Stall, Wait, answer
@@ -200,7 +200,7 @@ async def test_connect_fails_once_and_is_retried(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upstream that is back within the pause: the caller does not notice."""
-    monkeypatch.setattr(flying, "RECONNECT_PAUSE", 0.5)
+    monkeypatch.setattr(carrying, "RECONNECT_PAUSE", 0.5)
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))

@@ -12,6 +12,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxy.core.intent import Call, Doubt, State, evolve
+from proxy.core.terms import Terms
 from proxy.errors import ConfigurationError
 from proxy.notifying import hook as hooks
 from proxy.notifying.event import of_call, of_divergence, of_test
@@ -38,7 +39,7 @@ CALL = Call(
     doubt=DOUBT,
     request=b"sealed: arguments and headers",
 )
-WAITS = evolve(CALL, state=State.AWAITING_APPROVAL, doubt=None, owner="")
+WAITS = evolve(CALL, state=State.AWAITING_APPROVAL, doubt=None, owner="", terms=Terms(bound_to=b"this"))
 
 
 def test_what_is_told_of_a_call() -> None:

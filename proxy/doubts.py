@@ -19,7 +19,6 @@ from proxy.core.clauses import OnDoubt, Probe
 from proxy.core.cost import cost_of
 from proxy.core.document import Json, document_of, fill
 from proxy.core.doubt import (
-    NOT_FOUND,
     Absent,
     Ask,
     Finding,
@@ -126,7 +125,7 @@ class Doubts:
         told = await self._ask(question, call)
         if isinstance(told, str):
             return Unclear(told)
-        answer = _readable(told.status, told.headers, told.body)
+        answer = _readable(told.headers, told.body)
         is_repeat = _is_repeat(call, history)
         found = finding(
             probe, told.status, answer, is_repeat=is_repeat, counts_from=counts_from, now=asked_at
@@ -247,10 +246,7 @@ def _is_of_the_call(name: bytes) -> bool:
     return name in _NOT_ASKED or name.startswith(_CONDITIONS)
 
 
-def _readable(status: int, headers: Headers, body: bytes) -> Json | Unread:
-    """A bare 404 needs no words."""
-    if status == NOT_FOUND and not body:
-        return None
+def _readable(headers: Headers, body: bytes) -> Json | Unread:
     try:
         return json.loads(decode(body, codings(headers), LARGEST_ANSWER))
     except (ValueError, Undecodable, RecursionError):

@@ -100,6 +100,17 @@ def recorded_problem(call: Call, name: str) -> Refusal:
     )
 
 
+def no_longer_known(step: Step) -> InDoubt:
+    """Of a call that a run shares with its tenant: the shared one may have been executed, and has lapsed."""
+    return InDoubt(
+        "A proxy died while this call was made, and the tenant's record of it has lapsed since: whether it "
+        f"took effect is not known, and nothing was sent now. `semel calls forget {step.id}` lets it go out.",
+        call=step.id,
+        tool=step.tool,
+        run=step.run,
+    )
+
+
 def unavailable(call: str, why: str) -> AnswerUnavailable:
     return AnswerUnavailable(
         f"The call happened and is not sent again, but {why}. What it answered stands only in the upstream's "

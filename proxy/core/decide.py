@@ -201,6 +201,7 @@ class Settlement(NamedTuple):
     ttl: float | None = None
     receipt: Receipt | None = None  # in a run: the problem that the caller is given
     cost_usd: float | None = None
+    orphan: bool = False  # of a call that is filled from a shared one: only that one knows
 
 
 VERDICT_EVENTS = {
@@ -257,6 +258,8 @@ def settle(
 
 def _received(call: Call, settlement: Settlement) -> InRun | None:
     receipt, in_run = settlement.receipt, call.in_run
+    if in_run is not None and settlement.orphan:
+        return replace(in_run, orphaned=True)
     if in_run is None or receipt is None or receipt in in_run.receipts:
         return in_run
     return replace(in_run, receipts=(*in_run.receipts, receipt))
@@ -285,7 +288,9 @@ def orphaned(call: Call) -> Settlement:
         return Settlement(event=Event.INCONCLUSIVE, why=why, ttl=None if call.run else NOTHING_CAME_OF_IT)
     if call.in_run is not None and call.in_run.shared:
         # The call of the whole tenant is the one that was sent, or not; it says so when it is asked again.
-        return Settlement(event=Event.NOT_EXECUTED, why="its proxy died; the shared call knows more")
+        return Settlement(
+            event=Event.NOT_EXECUTED, why="its proxy died; the shared call knows more", orphan=True
+        )
     reason = "the proxy that was sending it died; whether it was sent, and what came of it, is not known"
     return Settlement(
         event=Event.LOST, why=reason, doubt=Doubt(since=call.sent_at or call.created_at, reason=reason)

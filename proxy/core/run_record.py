@@ -41,6 +41,7 @@ class InRun:
     numbered: bool = False  # the client gave the number
     resolved: bool = False  # a person said what became of it
     retired: bool = False  # by `runs allow`
+    orphaned: bool = False  # its proxy died while the shared call was made; what came of that, that one knows
     shared: str = ""  # the id of the tenant's call from which it is filled, and which is the one that is sent
 
 

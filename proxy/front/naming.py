@@ -194,7 +194,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
 
 def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> tuple[Match, Match]:
     """A run keeps how its calls are named, not what is denied or whom they must be permitted by: that is as
-    the policies are now, whatever the rules were called when it began. And by which match people are asked."""
+    the policies are now, whatever the rules were called when it began. Gives both: as it is named, and as
+    people are asked."""
     now = find_rule(present, method, raw_path)
     if now is not None and now.rule.mode is Mode.DENY:
         return now, now

@@ -19,7 +19,7 @@ from proxy.flight import Superseded
 from proxy.flying import Flights
 from proxy.intended import RunPlace
 from proxy.ledger import Ledger
-from proxy.refusals import collision
+from proxy.refusals import collision, no_longer_known
 from proxy.runs.book import Book
 from proxy.runs.handover import Handover
 from proxy.runs.shared import SharedCall, identity_of
@@ -99,6 +99,8 @@ class Claiming:
             return ask.shared
         known = await self._ledger.get(bytes.fromhex(step.in_run.shared))
         if known is None or not is_live(known, self._clock.now()):
+            if step.in_run.orphaned and not ask.safe:
+                raise no_longer_known(step)
             return ask.shared
         return SharedCall(ask.shared.ask._replace(identity=identity_of(known)))
 

@@ -32,7 +32,7 @@ def in_run_to_json(in_run: InRun) -> str:
         said["tries"] = in_run.tries
     if in_run.receipts:
         said["receipts"] = [(r.attempt, r.problem, r.position) for r in in_run.receipts]
-    for name in ("numbered", "resolved", "retired", "shared"):
+    for name in ("numbered", "resolved", "retired", "orphaned", "shared"):
         if getattr(in_run, name):
             said[name] = getattr(in_run, name)
     return orjson.dumps(said).decode()

@@ -288,6 +288,29 @@ async def test_a_late_answer_settles_what_waits() -> None:
 
 
 @in_virtual_time
+async def test_a_late_answer_settles_what_was_refused() -> None:
+    """It had happened before anybody was asked: whoever makes the call shall know."""
+    world = World()
+    first = Process(world, talk := Talk())
+    caller = first.start(ask())
+    await until(talk.sent.is_set)
+    first.store.declare_dead()
+    second = Process(world)
+    with pytest.raises(InDoubt):
+        await second.call(ask())
+    await operator.resolve(
+        second.store, second.ledger.answers, second.clock, ID, verdict=operator.Verdict.NOT_EXECUTED,
+        reason="not in its books", actor="ada", version=None,
+    )  # fmt: skip
+    with pytest.raises(AwaitingApproval):
+        await second.call(asked())
+    await deny(second)
+    talk.answer(201, b"it happened")
+    await caller
+    assert await second.call(asked()) == Got("replayed", 201, b"it happened")
+
+
+@in_virtual_time
 async def test_a_store_that_is_away_holds_nothing_and_sends_nothing() -> None:
     """store-unavailable; whether the question was written shows when it is back."""
     semel = Process(None, answers(200))

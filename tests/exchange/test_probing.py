@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from proxy import operator
 from proxy.asking import Ask
 from proxy.core.clauses import OnDoubt, Probe, UpstreamKey
 from proxy.core.intent import State
@@ -69,7 +70,11 @@ async def test_found_is_done_with_its_result() -> None:
     assert await semel.call(asked()) == Got("replayed", 200, b'{"id": "m_1"}')
     _, probe = seen.outs
     assert (probe.method, probe.target, probe.body) == ("GET", b"/base/v1/mails?ref=a%20b%2F%C3%BC", None)
-    assert dict(probe.headers) == {b"Host": b"api", b"Authorization": b"secret"}
+    assert dict(probe.headers) == {
+        b"Host": b"api",
+        b"Authorization": b"secret",
+        b"Accept": b"application/json",
+    }
     row = semel.row(asked())
     assert (row.state, row.sends) == (State.DONE, 1)
     assert [entry.event for entry in semel.events(asked())] == ["claim", "lost", "answered"]
@@ -124,6 +129,7 @@ async def test_a_dead_owners_call_counts_from_when_its_death_was_seen() -> None:
         (answers(200, b"<html>"), "no JSON"),
         (answers(200, b""), "no JSON"),
         (answers(404, b"<html>not here"), "no JSON"),
+        (answers(404, b""), "no JSON"),
         (answers(200, b"{}"), "neither true nor false"),
         (answers(200, b"x" * (5 * 1024 * 1024)), "too long"),
         (lost(), "not answered"),
@@ -151,9 +157,6 @@ async def test_a_404_may_say_absent_and_never_found() -> None:
     semel, _ = await doubtful(answers(404, b'{"id": "of the error"}'), rule=rule)
     with pytest.raises(InDoubt, match="and `found` says that there is"):
         await semel.call(asked(rule))
-    semel, _ = await doubtful(answers(404, b""), answers(200, b"sent"), rule=rule)
-    await asyncio.sleep(SETTLED)
-    assert (await semel.call(asked(rule))).body == b"sent"
 
 
 @in_virtual_time
@@ -252,3 +255,60 @@ async def test_a_probe_that_is_overtaken_changes_nothing() -> None:
     talk.answer(200, b"late")
     assert (await caller).status == 200
     assert await other == Got("replayed", 200, b"late")
+
+
+@in_virtual_time
+async def test_absence_is_as_old_as_the_question() -> None:
+    """Asked before its time, answered after: what was on its way may have come in between."""
+    semel, seen = await doubtful(answers(200, b'{"items": []}', after=25.0), answers(201))
+    await asyncio.sleep(SETTLED - 20)
+    with pytest.raises(InDoubt, match="counts only in"):
+        await semel.call(asked())
+    assert [out.method for out in seen.outs] == ["POST", "GET"]
+
+
+@in_virtual_time
+async def test_another_key_of_the_client_may_have_been_executed() -> None:
+    """A deliberate repeat under its own key is lost: the probe finds the first one's effect."""
+    semel = Process(None, answers(201, b"first"), lost(), HIT)
+    second = asked()._replace(identity=ask(PROBED, n=2, named_by=b"k2").identity)
+    assert (await semel.call(asked())).status == 201
+    with pytest.raises(InDoubt):
+        await semel.call(second)
+    with pytest.raises(InDoubt, match="identical one before it"):
+        await semel.call(second)
+
+
+@in_virtual_time
+async def test_what_was_forgotten_may_have_been_executed() -> None:
+    """Under the very name: its history says so."""
+    semel = Process(None, answers(201, b"first"), lost(), HIT)
+    await semel.call(asked())
+    row = semel.row(asked())
+    await operator.forget(semel.store, semel.clock, row.id, reason="again", actor="ada", version=None)
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    with pytest.raises(InDoubt, match="identical one before it"):
+        await semel.call(asked())
+
+
+@in_virtual_time
+@pytest.mark.parametrize("ref", [".", ".."])
+async def test_no_argument_leads_a_probe_elsewhere(ref: str) -> None:
+    """A dot segment would ask for another thing, with the caller's credential."""
+    rule = replace(PROBED, probe=replace(PROBE, target="/v1/mails/{body.ref}"))
+    semel, seen = await doubtful(HIT, rule=rule, ref=ref)
+    with pytest.raises(InDoubt):
+        await semel.call(asked(rule, ref=ref))
+    assert len(seen.outs) == 1
+
+
+@in_virtual_time
+async def test_a_rule_that_is_for_other_calls_by_now_is_not_asked_by() -> None:
+    """Its name was given to another endpoint: that one would not find the call."""
+    rule = replace(PROBED, path=PathPattern.parse("/v1/mails"))
+    semel, seen = await doubtful(MISS, rule=rule)
+    await asyncio.sleep(SETTLED)
+    with pytest.raises(InDoubt, match="for other calls by now"):
+        await semel.call(asked(replace(rule, path=PathPattern.parse("/v2/mails"))))
+    assert len(seen.outs) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -12,10 +12,13 @@ from proxy.asking import Ask
 from proxy.carrying import RESEND_PAUSES
 from proxy.core.clauses import KeyEncoding, OnDoubt, UpstreamKey
 from proxy.core.doubt import usable_for
+from proxy.core.headers import Headers
 from proxy.core.intent import State
 from proxy.core.policy import OutcomeRule, Rule
+from proxy.core.upstream_key import can_carry
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
+from proxy.store.base import BlobRef
 from proxy.upstream.base import Lost, Outgoing, Result, Sink
 from tests.exchange.stage import (
     EFFECT,
@@ -457,3 +460,53 @@ async def test_a_caller_that_leaves_does_not_stop_a_resend() -> None:
     await quietly(caller)
     await until(lambda: semel.state(asked()) is State.DONE)
     assert await semel.call(asked()) == Got("replayed", 200, b"done")
+
+
+@in_virtual_time
+async def test_a_claim_from_the_future_is_not_relied_on() -> None:
+    """Made while the clock was ahead: how old its key is, nobody can say."""
+    seen = Seen()
+    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
+    semel.clock.offset = HOUR
+    with pytest.raises(InDoubt):
+        await semel.call(asked())
+    semel.clock.offset, semel.world.latest = 0.0, 0.0
+    with pytest.raises(InDoubt, match="set back"):
+        await semel.call(asked())
+    assert len(seen.outs) == SENDS
+
+
+@in_virtual_time
+async def test_a_store_that_goes_away_while_the_record_is_read_back_is_said() -> None:
+    """store-unavailable, nothing claimed, nothing sent."""
+    semel, body = Process(None, *[lost()] * SENDS, answers(200)), b'{"text": "' + b"x" * 5000 + b'"}'
+    with pytest.raises(InDoubt):
+        await semel.call(asked(body=body))
+
+    async def away(ref: BlobRef) -> AsyncIterator[bytes]:
+        if ref.size:
+            raise StoreUnavailable("away")
+        yield b""
+
+    semel.store.read_blob = away  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await semel.call(asked(body=body))
+    assert semel.upstream.started == SENDS
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "carries"),
+    [
+        ((), b'{"a": 1}', True),
+        ((), b"[1]", False),
+        ((), b'{"n": ' + b"9" * 5000 + b"}", False),
+        (((b"Content-Encoding", b"gzip"),), b'{"a": 1}', False),
+        (((b"Content-Digest", b"x"),), b'{"a": 1}', False),
+        (((b"X-Hub-Signature-256", b"x"),), b'{"a": 1}', False),
+        (((b"Authorization", b"AWS4-HMAC-SHA256 x"),), b'{"a": 1}', False),
+    ],
+)
+def test_what_cannot_carry_a_key_in_its_body(headers: Headers, body: bytes, carries: bool) -> None:
+    """It is sent as it is, and doubted as any other call."""
+    json_type = (b"Content-Type", b"application/json")
+    assert can_carry(UpstreamKey(body="key"), (json_type, *headers), body) is carries

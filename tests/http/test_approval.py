@@ -160,6 +160,58 @@ async def test_a_body_that_cannot_be_read_is_asked_about_whatever_the_rule_says(
         assert len(there.bank.acts) == 1
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("when", "body", "headers"),
+    [
+        ("env == 'prod'", b"env=prod&ref=1", FORM),  # the values of a form are lists
+        ("env == 'prod'", b'[{"env": "prod"}]', {}),
+        ("env == 'prod'", b'{"ref": 1}', {}),
+        ("env != 'dev'", b'{"env": ["dev"]}', {}),
+        ("usd > `100` || env == 'prod'", b"usd=5000&env=dev", FORM),
+        ("usd > `100` || env == 'prod'", b'{"usd": [5000], "env": "dev"}', {}),
+        ("!(usd <= `100`)", b'{"usd": "5000"}', {}),
+        ("usd > `100`", b'{"usd": 1, "n": ' + b"9" * 5000 + b"}", {}),
+    ],
+)
+async def test_another_shape_is_no_way_around(
+    tmp_path: Path, when: str, body: bytes, headers: dict[str, str]
+) -> None:
+    """A comparison with what is not there, or is of another kind, is false and says nothing."""
+    async with world(tmp_path, when=when) as there:
+        assert told(await there.post(body, headers)) == "awaiting-approval"
+        assert there.bank.posts == 0
+
+
+async def test_a_form_can_be_judged_by_who_knows_its_shape(tmp_path: Path) -> None:
+    """Lists of texts, by their first."""
+    async with world(tmp_path, when="to_number(usd[0]) > `100`") as there:
+        assert told(await there.post(b"usd=5000&order=1", FORM)) == "awaiting-approval"
+        assert told(await there.post(b'{"order": 2, "usd": [50]}')) == "executed 200"
+
+
+async def test_a_read_that_nobody_has_to_permit_stays_one(tmp_path: Path) -> None:
+    """Polled outside a run it goes live each time, as without semel; held it is where somebody has to."""
+    async with world(tmp_path, when="query.force[0] == 'yes'") as there:
+        headers = {"Semel-Token": AGENT}
+        for _ in range(2):
+            got = await call(there.app.address.port, "GET", "/bank/d?force=no&ref=1", headers)
+            assert got.semel == "passed"
+        held = await call(there.app.address.port, "GET", "/bank/d?force=yes&ref=1", headers)
+        assert told(held) == "awaiting-approval"
+
+
+async def test_the_order_of_headers_undoes_no_permission(tmp_path: Path) -> None:
+    """As it names no other call."""
+    async with world(tmp_path) as there:
+        body = b'{"order": 1, "usd": 500}'
+        held = await there.post(body, {"Accept": "*/*", "Prefer": "x"})
+        await there.decide(id_in(held), "approve")
+        assert told(await there.post(body, {"Prefer": "x", "Accept": "*/*"})) == "executed 200"
+
+
 async def test_a_changed_amount_under_include_is_not_what_was_permitted(tmp_path: Path) -> None:
     """The same call by its name: permitted is the request that was shown, without what is excluded."""
     async with world(tmp_path) as there:
@@ -225,6 +277,7 @@ async def test_approval_without_an_operator_is_a_mistake_in_the_configuration(tm
         ("name: pay\n    safe: true", "name: pay", "awaiting-approval"),
         ("name: pay\n    mode: pass", "name: pay", "denied"),
         ("name: other\n    match: {path: /x}\n  - name: all", "name: pay", "awaiting-approval"),
+        ("name: pay", "name: no\n    mode: deny", "denied"),
     ],
 )
 async def test_a_run_asks_people_as_the_policies_are_now(
@@ -240,7 +293,8 @@ async def test_a_run_asks_people_as_the_policies_are_now(
     ):
         port = app.address.port
         await call(port, "POST", "/@r+a1/bank/d", headers, b'{"ref": "first"}')
-        rule = f"{after}\n    match: {{path: /d}}\n    approval: {{wait: 0ms}}"
+        rule = f"{after}\n    match: {{path: /d}}"
+        rule += "" if "deny" in after else "\n    approval: {wait: 0ms}"
         (tmp_path / "policies" / "test.yaml").write_text(policy.format(port=bank.port, rule=rule))
         assert await app.watch.check_now()
         held = await call(port, "POST", "/@r+a1/bank/d", headers, b'{"ref": "second"}')

@@ -156,6 +156,78 @@ async def test_a_call_of_a_run_waits_and_is_the_same_occurrence_afterwards() -> 
 
 
 @in_virtual_time
+@pytest.mark.parametrize("asks", [1, 3])
+@pytest.mark.parametrize("lapses", [False, True])
+async def test_a_healthy_attempt_that_makes_it_twice_is_asked_twice(asks: int, lapses: bool) -> None:
+    """The question itself serves nobody: a second identical call is a second one, not a replay."""
+    origin = ByCall()
+    semel = RunProcess(None, origin)
+    agent = Agent(semel)
+    for _ in range(asks):
+        with pytest.raises(AwaitingApproval):
+            await agent.write("pay", rule=GUARDED)
+    if lapses:
+        await asyncio.sleep(4000)
+        with pytest.raises(AwaitingApproval):
+            await agent.write("pay", rule=GUARDED)
+    for n in (1, 2):
+        await approve(semel, semel.rows()[-1])
+        assert (await agent.write("pay", rule=GUARDED)).kind == "executed"
+        assert origin.sent["pay"] == n
+        with pytest.raises(AwaitingApproval):
+            await agent.write("pay", rule=GUARDED)
+
+
+@in_virtual_time
+async def test_a_doubt_is_not_told_when_its_answer_has_come() -> None:
+    """Between reading the doubt and writing that it was given, the late answer lands."""
+    world, origin = World(), ByCall()
+    origin.plays("pay", talk := Talk())
+    first = RunProcess(world, origin)
+    caller = Agent(first).start("pay", safe=False)
+    await until(talk.sent.is_set)
+    first.store.declare_dead()
+    second = RunProcess(world, origin)
+
+    async def lands(row: Call) -> None:
+        if row.state is State.IN_DOUBT and row.in_run is not None and row.in_run.receipts:
+            second.store.before_swap = None
+            talk.answer(201, b"late")
+            await until(lambda: any(call.state is State.DONE for call in world.calls.values()))
+
+    second.store.before_swap = lands
+    assert (await Agent(second, attempt="a2").write("pay")).body == b"late"
+    await caller
+
+
+@in_virtual_time
+@pytest.mark.parametrize("collected", [False, True])
+async def test_a_shared_call_that_has_lapsed_is_not_made_again(collected: bool) -> None:
+    """The proxy died when the tenant's call was done and the run's was not; it comes back after the ttl."""
+    shared = Rule(name="pay", safe=False, scope=Scope.TENANT, ttl=3600.0)
+    world, origin, stuck = World(), ByCall(), asyncio.Event()
+    first = RunProcess(world, origin)
+
+    async def hangs(row: Call) -> None:
+        if row.run and row.state is State.DONE:
+            stuck.set()
+            await asyncio.sleep(1e6)
+
+    first.store.before_swap = hangs
+    caller = Agent(first).start("pay", safe=False, rule=shared)
+    await stuck.wait()
+    await first.die()
+    await asyncio.gather(caller, return_exceptions=True)
+    await asyncio.sleep(2 * 86400)
+    second = RunProcess(world, origin)
+    if collected:
+        await second.store.collect(second.clock.now())
+    with pytest.raises(InDoubt, match="has lapsed"):
+        await Agent(second, attempt="a2").write("pay", rule=shared)
+    assert origin.sent["pay"] == 1
+
+
+@in_virtual_time
 async def test_who_waits_in_a_run_goes_on_when_it_is_permitted_or_refused() -> None:
     """Within the rule's patience."""
     for decide, ends in ((approve, "executed"), (deny, "denied")):

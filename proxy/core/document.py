@@ -8,7 +8,6 @@ and whoever reads the document must be content with that: see `Document.whole`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -67,30 +66,37 @@ def holds(expression: str, value: Json) -> Json:
 def surely_false(expression: str, value: Json) -> bool:
     """Whether it is false because of what is there. A comparison with something that is not there, or is a
     list, is false as well, and says nothing: `env == 'prod'` of a form, whose values are lists."""
-    if holds(expression, value) is not False:
-        return False
-    return all(_compares(node, value) for node in _comparisons(compiled(expression).parsed))
+    return holds(expression, value) is False and _is_honest(compiled(expression).parsed, value)
 
 
-def _comparisons(node: Json) -> Iterator[Json]:
-    """Those about the document itself; what stands inside a filter is about its items."""
-    if node["type"] == "comparator":
-        yield node
-    elif node["type"] in ("or_expression", "and_expression", "not_expression", "subexpression", "pipe"):
-        for child in node["children"]:
-            yield from _comparisons(child)
+def _is_honest(node: Json, value: Json) -> bool:
+    """Of what is false: both sides of an `||`, one side of an `&&`. What is no comparison is taken at its
+    word, and what stands inside a filter is about its items."""
+    children = node["children"]
+    match node["type"]:
+        case "comparator":
+            return _compares(children, value)
+        case "or_expression" | "not_expression":
+            return all(_is_honest(child, value) for child in children)
+        case "and_expression":
+            return any(_is_honest(child, value) and not _seen(child, value) for child in children)
+        case _:
+            return True
 
 
-def _compares(node: Json, value: Json) -> bool:
+def _compares(sides: list[Json], value: Json) -> bool:
     """Two values of one kind, none of them nothing; or with a `null` that the rule itself names."""
-    try:
-        sides = [TreeInterpreter().visit(child, value) for child in node["children"]]
-    except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
-        return False
-    if any(child["type"] == "literal" and child["value"] is None for child in node["children"]):
+    if any(side["type"] == "literal" and side["value"] is None for side in sides):
         return True
-    kinds = {_kind(side) for side in sides}
+    kinds = {_kind(_seen(side, value)) for side in sides}
     return len(kinds) == 1 and None not in kinds
+
+
+def _seen(node: Json, value: Json) -> Json:
+    try:
+        return TreeInterpreter().visit(node, value)
+    except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
+        return None
 
 
 def _kind(value: Json) -> type | None:

@@ -24,8 +24,7 @@ class Patience(NamedTuple):
 
     @classmethod
     def of(cls, rule: Rule, began: float) -> Patience:
-        person = 0.0 if rule.approval is None else rule.approval.wait
-        return cls(began + rule.wait, began + person)
+        return cls(began + rule.wait, began if rule.approval is None else began + rule.approval.wait)
 
     @property
     def end(self) -> float:

@@ -52,11 +52,18 @@ class Carrier:
         self._observer = observer
         self._is_stopping = is_stopping
 
+    async def carry_once(self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call) -> Judgement:
+        """What has no upstream key: what is lost is lost."""
+        labels = Labels(intent.upstream, intent.rule.name)
+        result = await self.send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
+        faults.reach(Point.ANSWER_COMPLETE)
+        return judge(result, flight.capture, intent.rule, call, self._clock.now())
+
     async def carry(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call
     ) -> tuple[Call, Judgement]:
-        """Once; under an upstream key a few times more, while nobody has seen a part of an answer and what
-        became of it is not known. The call as it is then, and what it came to."""
+        """Under its upstream key: once, and a few times more while nobody has seen a part of an answer and
+        what became of it is not known. The call as it is then, and what it came to."""
         labels, rule = Labels(intent.upstream, intent.rule.name), intent.rule
         key = key_of(call, rule)
         if key is not None and call.terms is not None:
@@ -76,7 +83,7 @@ class Carrier:
                 return call, judgement
             assert judgement.settlement.doubt is not None
             call = evolve(call, unresolved=True, sends=call.sends + 1, doubt=judgement.settlement.doubt)
-            flight.unresolved = True
+            flight.capture.unresolved = True
             flight.capture.restart()
 
     def _may_resend(self, flight: Flight, judgement: Judgement, call: Call, key: UpstreamKey | None) -> bool:

@@ -31,7 +31,6 @@ class Flight:
         self.on_defect: Callable[[BaseException], None] | None = None
         self.from_record = False  # the answer came from a shared record and not from the upstream
         self.cost_usd: float | None = None  # known when it has landed
-        self.unresolved = False  # an earlier send is: an answer must speak for that one too
         self._row: asyncio.Future[Call | None] | None = None
         self._cancels = cancels
         self._sending = False

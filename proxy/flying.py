@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TypeAlias
 
 from proxy import faults
@@ -103,20 +104,17 @@ class Flights:
             limit=limits.kept,
             memory=limits.memory,
             directory=limits.directory,
-            withholds=lambda status: self._withholds(status, ask, intent, flight),
+            # Nothing that leads back to the flight: what is in a circle is freed late.
+            withholds=partial(withholds, safe=ask.safe, rule=ask.rule, sent_with=intent.key),
         )
         cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
         flight = Flight(capture, cancels=cancels, identity=ask.identity)
-        flight.unresolved = over is not None and over.state is State.IN_DOUBT
+        capture.unresolved = over is not None and over.state is State.IN_DOUBT
         if ask.place is not None:
             flight.expect_row()
         self.by_key[ask.identity.key] = flight
         self._start(flight, self._fly(flight, intent, outgoing, over, ask.source))
         return flight
-
-    def _withholds(self, status: int, ask: Ask, intent: Intent, flight: Flight) -> bool:
-        key = ask.rule.upstream_key if flight.unresolved else intent.key
-        return withholds(status, safe=ask.safe, rule=ask.rule.outcome, key=key, unresolved=flight.unresolved)
 
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
         flight.on_defect = self._note_defect
@@ -185,10 +183,10 @@ class Flights:
     ) -> None:
         capture = flight.capture
         try:
-            if intent.permission and not self._is_permitted(intent, over):
+            if intent.bound_to and not self._is_permitted(intent, over):
                 await self._ask_person(capture, intent, over)
                 return
-            if flight.unresolved:
+            if capture.unresolved:
                 assert over is not None
                 outgoing = await again(over, intent, outgoing, self._store, self._codec)
             faults.reach(Point.BEFORE_CLAIM)
@@ -242,7 +240,10 @@ class Flights:
             if source is not None:
                 judgement = await self._take_over(flight, source, intent, call)
             else:
-                call, judgement = await self.carrier.carry(flight, intent, outgoing, call)
+                if call.terms is not None and call.terms.key:
+                    call, judgement = await self.carrier.carry(flight, intent, outgoing, call)
+                else:
+                    judgement = await self.carrier.carry_once(flight, intent, outgoing, call)
             await self._settle(flight, intent, call, judgement, patience)
         except Exception as error:
             # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.

@@ -13,7 +13,7 @@ from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, judge_answer, judge_status
-from proxy.core.policy import OutcomeRule, Rule
+from proxy.core.policy import Rule
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.refusals import in_doubt
 from proxy.stream import Capture, CutOff
@@ -114,13 +114,15 @@ def key_of(call: Call, rule: Rule) -> UpstreamKey | None:
 
 
 def withholds(
-    status: int, *, safe: bool, rule: OutcomeRule, key: UpstreamKey | None, unresolved: bool
+    status: int, unresolved: bool, *, safe: bool, rule: Rule, sent_with: UpstreamKey | None
 ) -> bool:
     """Whether an answer of this status may turn out not to be for the caller. `unresolved`: an earlier send
     is, and an answer by which nothing was executed now says nothing of that one."""
-    verdict = judge_status(status, safe=safe, rule=rule, key=key)
-    speaks_for_itself = verdict is Verdict.NOT_EXECUTED or rule.not_executed_if is not None
-    return verdict is Verdict.IN_DOUBT or (unresolved and speaks_for_itself)
+    key = rule.upstream_key if unresolved else sent_with
+    verdict = judge_status(status, safe=safe, rule=rule.outcome, key=key)
+    if verdict is Verdict.IN_DOUBT or not unresolved:
+        return verdict is Verdict.IN_DOUBT
+    return verdict is Verdict.NOT_EXECUTED or rule.outcome.not_executed_if is not None
 
 
 def readable_body(capture: Capture) -> bytes | None:

@@ -194,9 +194,12 @@ class Ledger:
 
     def _terms(self, intent: Intent, now: float) -> Terms | None:
         """A claim is made only of what a person has permitted, where one has to."""
-        key, permission = intent.key, intent.permission
+        key = intent.key
+        if key is None and not intent.bound_to:
+            return None
+        permission = intent.permission
         if key is None:
-            return Terms(bound_to=permission, granted=True) if permission else None
+            return Terms(bound_to=permission, granted=True)
         return Terms(
             key=self._mint(key),
             place=place_of(key),

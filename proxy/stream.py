@@ -61,13 +61,14 @@ class Capture:
         memory: int = 1024 * 1024,
         directory: Path | None = None,
         hold_end: bool = True,
-        withholds: Callable[[int], bool] = lambda status: False,
+        withholds: Callable[[int, bool], bool] = lambda status, unresolved: False,
     ) -> None:
         self._limit = limit
         self._memory = memory
         self._directory = directory
         self._hold_end = hold_end
         self._withholds = withholds
+        self.unresolved = False  # an earlier send is: an answer must speak for that one too
         self._waiters: list[asyncio.Future[None]] = []
         self.readers: list[Reader] = []
         self.withheld = False  # the status alone says that the caller may not get this answer
@@ -94,7 +95,7 @@ class Capture:
     def head(self, status: int, headers: Headers) -> None:
         faults.reach(Point.ANSWER_HEAD)
         self.status, self.headers = status, headers
-        self.withheld = self._withholds(status)
+        self.withheld = self._withholds(status, self.unresolved)
         self._length = content_length(headers)
         if self._hold_end and is_event_stream(headers):
             applied = codings(headers)

@@ -62,11 +62,15 @@ def without_header(headers: Headers, name: str) -> Headers:
     return tuple([pair for pair in headers if pair[0].lower() != left_out])
 
 
-@lru_cache(maxsize=MANY_HEADS)
 def without_session(headers: Headers) -> Headers:
     """Without an operator's cookie: it is said to semel. Mostly there is none, and nothing changes."""
-    if not any(SESSION_COOKIE in value for name, value in headers if name.lower() == b"cookie"):
-        return headers
+    for name, value in headers:
+        if len(name) == 6 and SESSION_COOKIE in value and name.lower() == b"cookie":
+            return _without_session(headers)
+    return headers
+
+
+def _without_session(headers: Headers) -> Headers:
     kept = []
     for name, value in headers:
         if name.lower() == b"cookie":

@@ -7,7 +7,9 @@ A request flows downward through these files:
     asking.py      what the front hands to the exchange, and what it gets back
     exchange.py    what becomes of a call that is asked for: replayed, joined, held, or sent
     runs/          the same inside a run: what an agent got before it gets again, in order
-    flying.py      what is done: claim, send, settle, in that order, in one place
+    flying.py      what is done: claim, send, settle, in that order, in one place; intended.py is what is
+                   written down before, carrying.py sends it, outgoing.py is what goes out in the end
+    doubts.py      calls in doubt that are asked for again: sent again under their key, or asked about
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
     ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
     upstream/      the only outgoing I/O

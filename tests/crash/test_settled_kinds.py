@@ -75,6 +75,7 @@ async def ask_until_settled(port: int, kind: str, size: int = 0) -> Answer:
 CELLS = [pytest.param(passage, kind, id=f"{passage.id}-kind-{kind}") for passage in PASSAGES for kind in "bc"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("passage", "kind"), CELLS)
 async def test_killed_at(passage: Passage, kind: str, tmp_path: Path) -> None:
     """Die there, start again, make the identical call twice more: one act, its answer, and nobody asked."""

@@ -350,7 +350,7 @@ async def test_permission_races_with_the_call(tmp_path: Path) -> None:
     dice = random.Random(seed)
     async with world(tmp_path, wait="300ms") as there:
         permitted: dict[int, set[int]] = {}
-        for order in range(count(20, 200)):
+        for order in range(count(8, 200)):
             held = id_in(await there.pay(order, 500))
 
             async def decide(how: str, order: int = order, held: str = held) -> None:

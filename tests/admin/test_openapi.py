@@ -108,7 +108,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @SCHEMA.parametrize()
 @settings(
-    max_examples=count(60, 3000),
+    max_examples=count(25, 3000),
     deadline=None,
     derandomize=not SOAK,
     suppress_health_check=list(HealthCheck),

@@ -93,7 +93,7 @@ def body(text: bytes) -> ToName:
     )
 
 
-@settings(max_examples=count(300, 5000), deadline=None)
+@settings(max_examples=count(100, 5000), deadline=None)
 @given(requests(), requests(), recipes(), st.booleans())
 @example(body(b'{"a": 1}'), body(b'{"a": true}'), KeyRecipe(), False)
 @example(body(b'{"a": {"[]": 1}}'), body(b'{"a": {"[]": 2}}'), KeyRecipe(), False)
@@ -119,7 +119,7 @@ def test_names_differ_exactly_when_a_difference_is_told(
         assert compared.remaining
 
 
-@settings(max_examples=count(200, 2000), deadline=None)
+@settings(max_examples=count(80, 2000), deadline=None)
 @given(recipes())
 def test_a_recipe_is_written_so_that_it_reads_back_the_same(recipe: KeyRecipe) -> None:
     """Whatever it holds: names in brackets, names that look like numbers."""

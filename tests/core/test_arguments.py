@@ -44,7 +44,7 @@ def grouped(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
 # ---- query and form ----
 
 
-@settings(max_examples=count(300, 10_000), deadline=None)
+@settings(max_examples=count(150, 10_000), deadline=None)
 @given(PAIRS, PAIRS, st.booleans())
 def test_a_query_means_its_names_and_their_values_in_order(
     one: list[tuple[str, str]], other: list[tuple[str, str]], as_form: bool
@@ -136,7 +136,7 @@ PARTS = st.lists(
 )
 
 
-@settings(max_examples=count(200, 5_000), deadline=None)
+@settings(max_examples=count(100, 5_000), deadline=None)
 @given(PARTS, PARTS)
 def test_a_multipart_body_is_its_parts_and_not_its_boundary(
     one: list[tuple[str, bytes]], other: list[tuple[str, bytes]]

@@ -292,7 +292,7 @@ def simulate(plans: list[Plan], acts: list[Act]) -> None:
     run(play())
 
 
-@settings(max_examples=count(500, 20_000), deadline=None)
+@settings(max_examples=count(250, 20_000), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_history_sends_twice_or_gives_what_is_not_recorded(seed: int) -> None:
     """The invariants of this module's docstring, over random histories. A failure names its seed."""

@@ -134,7 +134,7 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, ...]:
     return (request, *(request._replace(**{field: getattr(other, field)}) for field, other in others))
 
 
-@settings(max_examples=count(300, 20_000), deadline=None)
+@settings(max_examples=count(150, 20_000), deadline=None)
 @given(neighbours())
 @example((Request("POST", "/up/x", (), b""), Request("POST", "/up/x?None", (), b"")))
 @example((Request("POST", "/up/x?a", (), b""), Request("POST", "/up/x", (), b"?a")))

@@ -164,7 +164,7 @@ def assert_replay_equals(second: Answer, first: Answer) -> None:
 
 
 examples = settings(
-    max_examples=count(60, 2000),
+    max_examples=count(30, 2000),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

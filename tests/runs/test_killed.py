@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("any_store")
 
 ROUNDS = 3  # of some twenty calls each
 STEPS = 75  # a little more than it takes: now and then it finishes
-KILLS = count(test=12, soak=200)
+KILLS = count(test=6, soak=200)
 FEWER = count(test=3, soak=200)  # on the other stores
 
 

@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Tests wait for processes a third of their time: three at once keep two cores busy.
-TEST_JOBS ?= 3
+TEST_JOBS ?= 2
 
 .PHONY: install run test check docs screenshots demo bench soak lock clean help
 

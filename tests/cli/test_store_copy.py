@@ -258,8 +258,8 @@ async def test_killed_by_chance_and_resumed(tmp_path: Path, url: str) -> None:
             break
         with contextlib.suppress(Unfinished):
             await serves(tmp_path, url)
-            if unfinished:  # killed when all was there, and before it could say so
-                break
+            if unfinished:  # killed when all was there and verified, and before it could say so
+                return
             continue  # killed before it had begun
         unfinished += 1
     assert unfinished

@@ -108,6 +108,7 @@ def test_for_people_each_start_and_a_table(room: Path) -> None:
     assert [line for line in out.splitlines() if len(line) >= 80 and str(room) not in line] == []
 
 
+@pytest.mark.soak
 def test_a_record_that_dies_with_its_proxy_is_noticed(
     room: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.parametrize("any_store", [*STORES, "memory"], indirect=True),
 ]
 
-PAIRS = count(test=200, soak=10_000)
+PAIRS = count(test=400, soak=10_000)
 TENANTS = {"acme": "semel_ann", "zenith": "semel_zoe"}
 TOKENS = [Token(sha256=digest(token), tenant=name, role=Role.AGENT) for name, token in TENANTS.items()]
 POLICY = """

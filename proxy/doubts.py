@@ -37,11 +37,11 @@ from proxy.core.intent import Call, Entry, Event, State
 from proxy.core.policy import Rule, split_path
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
-from proxy.outgoing import Unrepeatable, check_address
+from proxy.outgoing import check_address
+from proxy.recorded import Unrepeatable, sent_request
 from proxy.refusals import in_doubt
-from proxy.store.base import BlobLost, BlobRef, Store
-from proxy.store.codec import Codec, DamagedRecord
-from proxy.stream import content_length
+from proxy.store.base import Store
+from proxy.store.codec import Codec
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, UpstreamClient
 
 # A probe's answer is one record; whoever waits for it is waited for himself.
@@ -113,8 +113,6 @@ class Doubts:
             return Unclear("the rule has no probe")
         try:
             question = await self._question(call, rule, probe, out, base_path)
-        except (DamagedRecord, BlobLost) as error:
-            return Unclear(f"its recorded request cannot be read ({error})")
         except Unrepeatable as error:
             return Unclear(str(error))
         if question is None:
@@ -142,12 +140,9 @@ class Doubts:
     async def _question(
         self, call: Call, rule: Rule, probe: Probe, out: Outgoing, base_path: str
     ) -> Outgoing | None:
-        stored = self._codec.open_request(call.request)
+        stored, spool = await sent_request(self._store, self._codec, call)
         check_address(stored, out)
-        body = stored.body
-        if call.request_blob:
-            ref = BlobRef(call.request_blob, content_length(stored.headers) or 0)
-            body = b"".join([chunk async for chunk in self._store.read_blob(ref)])
+        body = b"" if spool is None else spool.whole()
         path, _, query = stored.target.partition(b"?")
         raw_path = path.decode().removeprefix(base_path)
         names = rule.path.match(split_path(raw_path)) if rule.path is not None else {}

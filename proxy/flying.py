@@ -27,11 +27,12 @@ from proxy.errors import Refusal, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
 from proxy.intended import Intent
-from proxy.judge import Judgement, judge, passing_failed, withholds
+from proxy.judge import Judgement, judge, passing_failed, withholds, without_words
 from proxy.ledger import Claimed, Ledger, RaceLost, Uncertain
 from proxy.observe import Observer
-from proxy.outgoing import Unrepeatable, again
+from proxy.outgoing import again
 from proxy.problem import problem_of
+from proxy.recorded import Unrepeatable
 from proxy.refusals import collision, conflict, in_doubt, in_progress
 from proxy.store.base import Store
 from proxy.store.codec import Codec
@@ -244,6 +245,7 @@ class Flights:
                     call, judgement = await self.carrier.carry(flight, intent, outgoing, call)
                 else:
                     judgement = await self.carrier.carry_once(flight, intent, outgoing, call)
+                judgement = without_words(judgement, call, intent.secrets)
             await self._settle(flight, intent, call, judgement, patience)
         except Exception as error:
             # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.

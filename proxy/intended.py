@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,6 +28,20 @@ class RunPlace(NamedTuple):
         return Serving(tenant, self.run, key, replace(self.served, fence=fence))
 
 
+class Veiled(NamedTuple):
+    """The request as its record shows it, where the rule redacts something."""
+
+    target: bytes
+    headers: Headers
+    body: bytes
+    arguments: bytes
+    keeps_whole: bool  # beside it, encrypted: it may have to be sent again
+
+
+def _no_secrets() -> Iterator[str]:
+    yield from ()
+
+
 class Intent(NamedTuple):
     """What is about to be sent, as it will be written down."""
 
@@ -39,23 +54,42 @@ class Intent(NamedTuple):
     occurrence: int
     method: str
     target: bytes
-    headers: Headers  # without credentials
+    headers: Headers  # without credentials; those in the target are hidden
     body: Spool | None
     place: RunPlace | None = None  # in a run
     key: UpstreamKey | None = None  # how the upstream will know it
     bound_to: bytes = b""  # what a person has to permit, whichever occurrence it is
+    veiled: Veiled | None = None
+    secrets: Callable[[], Iterator[str]] = _no_secrets  # in clear: no word of an upstream may hold them
 
     @property
     def permission(self) -> bytes:
         """What a person has to permit of this very occurrence; empty: nobody has to."""
         return for_occurrence(self.bound_to, self.occurrence) if self.bound_to else b""
 
+    @property
+    def recorded_body(self) -> Spool | None:
+        """What is recorded of the body beside what people are shown."""
+        return self.body if self.veiled is None or self.veiled.keeps_whole else None
+
     def stored(self, inline: bytes) -> StoredRequest:
         """What a resend needs; a large body is a blob instead."""
-        return StoredRequest(
+        whole = StoredRequest(
             method=self.method,
             target=self.target,
             headers=self.headers,
             body=inline,
             arguments=self.identity.arguments,
+        )
+        veiled = self.veiled
+        if veiled is None:
+            return whole
+        return StoredRequest(
+            method=self.method,
+            target=veiled.target,
+            headers=veiled.headers,
+            body=veiled.body,
+            arguments=veiled.arguments,
+            redacted=True,
+            whole=replace(whole, arguments=b"") if veiled.keeps_whole else None,
         )

@@ -6,6 +6,8 @@ answer, semel's word in its place.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from proxy.core.clauses import UpstreamKey
@@ -14,6 +16,7 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import Rule
+from proxy.core.scrubbing import scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.refusals import in_doubt
 from proxy.stream import Capture, CutOff
@@ -92,6 +95,20 @@ def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now
     doubt = Doubt(since=since, reason=reason, upstream_status=status, excerpt=excerpt(capture))
     settlement = Settlement(event=Event.LOST, why=reason, doubt=doubt)
     return Judgement(settlement, refusal=in_doubt(call, doubt))
+
+
+def without_words(judgement: Judgement, call: Call, secrets: Callable[[], Iterator[str]]) -> Judgement:
+    """What an upstream says of a call may repeat what must not be written down."""
+    doubt = judgement.settlement.doubt
+    if doubt is None:
+        return judgement
+    values = list(secrets())
+    reason, said = scrubbed(doubt.reason, values), scrubbed(doubt.excerpt, values)
+    if (reason, said) == (doubt.reason, doubt.excerpt):
+        return judgement
+    doubt = replace(doubt, reason=reason, excerpt=said)
+    settlement = judgement.settlement._replace(why=reason, doubt=doubt)
+    return judgement._replace(settlement=settlement, refusal=in_doubt(call, doubt))
 
 
 def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:

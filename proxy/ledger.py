@@ -160,11 +160,12 @@ class Ledger:
     async def _fresh(self, intent: Intent) -> Call:
         now = self._clock.now()
         blob, inline = "", b""
-        if intent.body is not None:
-            if intent.body.size > self._inline_body:
-                blob = (await self._store.put_blob(intent.body.chunks())).digest
+        body = intent.recorded_body
+        if body is not None:
+            if body.size > self._inline_body:
+                blob = (await self._store.put_blob(body.chunks())).digest
             else:
-                inline = intent.body.whole()
+                inline = body.whole()
         place = intent.place
         return Call(
             run="" if place is None else place.run,

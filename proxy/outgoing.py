@@ -11,19 +11,12 @@ from proxy.core.headers import Headers
 from proxy.core.intent import Call
 from proxy.core.upstream_key import with_field, with_header
 from proxy.intended import Intent
+from proxy.recorded import Unrepeatable, real_target, sent_request
 from proxy.spool import Spool
-from proxy.store.base import BlobLost, BlobRef, Store
-from proxy.store.codec import Codec, DamagedRecord, StoredRequest
-from proxy.stream import content_length
+from proxy.store.base import Store
+from proxy.store.codec import Codec, StoredRequest
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
-
-# A stored body up to this size is read back into memory, a larger one into a file.
-IN_MEMORY = 1024 * 1024
-
-
-class Unrepeatable(Exception):
-    """The recorded request cannot be sent again, or asked about; the message says why."""
 
 
 def with_key(out: Outgoing, key: UpstreamKey, value: str) -> Outgoing:
@@ -45,23 +38,18 @@ def _framed(headers: Headers, size: int) -> Headers:
 
 async def again(call: Call, intent: Intent, out: Outgoing, store: Store, codec: Codec) -> Outgoing:
     """The recorded request of `call`, ready to be sent. `intent`, `out`: the same call as it is asked now."""
-    try:
-        stored = codec.open_request(call.request)
-        body = Spool.of(stored.body) if stored.body else None
-        if call.request_blob:
-            body = await _read_back(store, call.request_blob, content_length(stored.headers) or 0)
-    except (DamagedRecord, BlobLost) as error:
-        raise Unrepeatable(f"its recorded request cannot be read ({error})") from error
+    stored, body = await sent_request(store, codec, call)
     check_address(stored, out)
+    target = real_target(stored.target, intent.target, out.target)
     kept = set(intent.headers)
     credentials = tuple(pair for pair in out.headers if pair not in kept)
     headers = (*stored.headers, *credentials)
     return out._replace(
         method=stored.method,
-        target=stored.target,
+        target=target,
         headers=headers,
         body=body,
-        head=request_head(stored.method, stored.target, headers),
+        head=request_head(stored.method, target, headers),
     )
 
 
@@ -69,13 +57,6 @@ def check_address(stored: StoredRequest, out: Outgoing) -> None:
     """Elsewhere nobody knows the call or its key: a resend would be a new call, and a probe find nothing."""
     if _host(stored.headers) != _host(out.headers):
         raise Unrepeatable("it was sent to another address than its upstream has by now")
-
-
-async def _read_back(store: Store, digest: str, size: int) -> Spool:
-    spool = Spool(IN_MEMORY)
-    async for chunk in store.read_blob(BlobRef(digest, size)):
-        spool.append(chunk)
-    return spool
 
 
 def _host(headers: Headers) -> bytes:

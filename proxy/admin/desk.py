@@ -29,9 +29,9 @@ from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place, State
 from proxy.errors import AnswerUnavailable, BadRequest, NotFound, StillInDoubt, StoreUnavailable, Unreadable
 from proxy.observe import Deaf
-from proxy.store.base import BlobLost, BlobRef, Query, Store
+from proxy.recorded import lies_apart, shown_body, size_apart
+from proxy.store.base import BlobLost, Query, Store
 from proxy.store.codec import Codec, DamagedRecord
-from proxy.stream import content_length
 
 T = TypeVar("T")
 
@@ -170,14 +170,11 @@ class LocalDesk:
 
     async def _kept_apart(self, call: Call) -> bytes:
         """The body of a request that does not lie in its row; empty where it cannot be shown."""
-        if not call.request_blob:
-            return b""
         try:
-            size = content_length(self._codec.open_request(call.request).headers) or 0
-            if size > views.LONGEST_BODY:
+            stored = self._codec.open_request(call.request)
+            if not lies_apart(call, stored) or size_apart(stored) > views.LONGEST_BODY:
                 return b""
-            ref = BlobRef(call.request_blob, size)
-            return b"".join([chunk async for chunk in self._store.read_blob(ref)])
+            return await shown_body(self._store, call, stored)
         except (BlobLost, DamagedRecord):
             return b""
 

@@ -11,29 +11,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from proxy.core.redaction import sounds_secret
+
 HIDDEN = "[redacted]"
 
-# `max_tokens` and an Idempotency-Key are no secrets; a bare `key`, `sig` or `code` is one at many an API.
-_SECRET = re.compile(
-    r"token(?!s)|secret|passw|passphrase|passcode|credential|authorization|session|cookie|signature|jwt|oauth"
-    r"|assertion|bearer|(?:api|access|private|auth|user|client|app)[-_.]?key"
-    r"|(?:^|[-_.\[])(?:auth|key|sig|pwd|pass|code|otp|pin|sid)(?:$|[-_.\]])"
-)
 # Name and password in an absolute address.
 _USER = re.compile(r"(?<![^:\s<\"'=])//[^/?#\s<>\"']*@")
 _BRACKETED = re.compile(r"<([^>]*)")
-_NO_SECRET = re.compile(r"idempotency[-_.]?key")
 # Headers whose value is an address, and may hold a query.
 _ADDRESSES = frozenset({"location", "content-location", "referer", "origin", "link", "refresh"})
 
 
 # Long, and letters and digits mixed, as no word is.
 _TOKEN_LIKE = re.compile(r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_:.~%+=-]{20,}")
-
-
-def sounds_secret(name: str) -> bool:
-    low = name.lower()
-    return _SECRET.search(low) is not None and _NO_SECRET.search(low) is None
 
 
 def target(text: str, path_names: Mapping[str, object] | None = None) -> str:

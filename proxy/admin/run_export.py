@@ -20,8 +20,9 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.intent import Call, Place
 from proxy.errors import StoreUnavailable
-from proxy.store.base import BlobLost, BlobRef, Store
-from proxy.store.codec import Codec, DamagedRecord, StoredRequest
+from proxy.recorded import lies_apart, shown_body, size_apart
+from proxy.store.base import BlobLost, Store
+from proxy.store.codec import Codec, DamagedRecord
 
 # A longer body is left out: a line is read as a whole by whoever reads it. `calls/{id}/body` has it.
 LARGEST_BODY = 16 * 1024 * 1024
@@ -79,13 +80,9 @@ class Exporter:
         """Headers, body, and why there is none."""
         try:
             stored = self._codec.open_request(call.request)
-            if not call.request_blob:
-                return stored.headers, stored.body, ""
-            size = _size(stored)
-            if size > LARGEST_BODY:
-                return (), b"", _too_long(size)
-            chunks = self._store.read_blob(BlobRef(call.request_blob, size))
-            return stored.headers, b"".join([chunk async for chunk in chunks]), ""
+            if lies_apart(call, stored) and size_apart(stored) > LARGEST_BODY:
+                return (), b"", _too_long(size_apart(stored))
+            return stored.headers, await shown_body(self._store, call, stored), ""
         except (DamagedRecord, UnicodeDecodeError, BlobLost) as error:
             return (), b"", f"it cannot be read: {error}"
 
@@ -106,11 +103,6 @@ class Exporter:
         except BlobLost as error:
             return (), b"", f"it is damaged: {error}"
         return produced.headers, whole, ""
-
-
-def _size(stored: StoredRequest) -> int:
-    # What goes upstream is always framed by its length.
-    return next(int(value) for name, value in stored.headers if name.lower() == b"content-length")
 
 
 def _too_long(size: int) -> str:

@@ -17,6 +17,8 @@ from proxy.admin import redact
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.intent import Answer, Call, Doubt, Entry, Place, State
+from proxy.core.redaction import sounds_secret
+from proxy.recorded import lies_apart
 from proxy.store.base import Census, Page
 from proxy.store.codec import Codec, DamagedRecord, StoredRequest
 
@@ -165,14 +167,14 @@ def _request(record: Call, codec: Codec, damage: list[str], segments: Segments, 
     except (DamagedRecord, UnicodeDecodeError) as error:
         damage.append(f"the request: {error}")
         return None
-    target = stored.target.decode("latin-1")
+    target, apart = stored.target.decode("latin-1"), lies_apart(record, stored)
     names = {**segments(target.partition("?")[0]), **_path_names(stored)}
     return {
         "method": stored.method,
         "target": redact.target(target, names),
         "headers": redact.headers(stored.headers),
-        "body_size": None if record.request_blob else len(stored.body),
-        "body": _text(stored.headers, body or stored.body) if body or not record.request_blob else None,
+        "body_size": None if apart else len(stored.body),
+        "body": _text(stored.headers, body or stored.body) if body or not apart else None,
     }
 
 
@@ -224,7 +226,7 @@ def _unwrapped(kind: str, name: str, found: list[Any]) -> object:
     source = name.partition(".")[0]
     # A name without a source means the body if there is a parsed one, else the query.
     in_body = source == "body" or (source not in ("query", "path") and kind in ("json", "form"))
-    if not in_body and redact.sounds_secret(name):
+    if not in_body and sounds_secret(name):
         return redact.HIDDEN
     found = found if in_body else redact.texts(found)
     return found[0] if len(found) == 1 and "[]" not in name else found

@@ -182,11 +182,11 @@ def canonical_arguments(
     if read is not None:
         arguments["body"] = read[1]
     if exclude:
-        for steps in (_steps(name, parsed) for name in exclude):
+        for steps in (argument_steps(name, parsed) for name in exclude):
             _remove(arguments, steps)
     chosen: Json = arguments
     if include and (parsed or read is None):
-        found = {name: _collect(arguments, _steps(name, parsed)) for name in include}
+        found = {name: _collect(arguments, argument_steps(name, parsed)) for name in include}
         if any(_selects(value, name.count("[]")) for name, value in found.items()):
             chosen = {"include": found}
     if normalize:
@@ -201,7 +201,7 @@ def canonical_arguments(
         )
 
 
-def _steps(name: str, body_is_parsed: bool) -> tuple[str, ...]:
+def argument_steps(name: str, body_is_parsed: bool) -> tuple[str, ...]:
     """`items[].id` -> ("body", "items", "[]", "id")."""
     steps = [step for part in name.split(".") for step in _split_brackets(part)]
     if steps[0] not in ("path", "query", "body") or len(steps) == 1:

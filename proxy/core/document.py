@@ -16,6 +16,7 @@ from jmespath.visitor import TreeInterpreter
 
 from proxy.core.canonical import Body, NotCanonical, parse_json, parse_pairs
 from proxy.core.outcome import compiled
+from proxy.core.redaction import MARK
 
 Json: TypeAlias = Any
 
@@ -134,7 +135,7 @@ def _scalar(node: Json, name: str) -> str | None:
         node = node[0] if len(node) == 1 else None
     match node:
         case str():
-            return node
+            return None if node.startswith(MARK) else node  # the record does not say what it was
         case bool():
             return "true" if node else "false"
         case int() | float():

@@ -176,13 +176,13 @@ class Rule:
     upstream_key: UpstreamKey | None = None
     probe: Probe | None = None
     approval: Approval | None = None
-    # Some of these are read and checked, but refused as "not supported yet" (policy_file/not_yet.py).
     budget: Budget | None = None
     cost: Cost | None = None
     max_age: float | None = None
     stale: OnStale = OnStale.SERVE
     shadow: bool = False
-    redact: Redact = field(default_factory=Redact)
+    redact: Redact = field(default_factory=Redact)  # in a run: as it was when that began
+    redacts_now: Redact = field(default_factory=Redact)  # only where that differs from what it is now
 
     def __post_init__(self) -> None:
         if self.mode is Mode.CACHE and self.safe is False:

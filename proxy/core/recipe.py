@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS
-from proxy.core.clauses import OnDoubt
+from proxy.core.clauses import OnDoubt, Redact
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -32,7 +32,7 @@ class UnknownRecipe(Exception):
 
 
 def recipe_of(upstream: Upstream) -> str:
-    """Version of the canonical form; of each rule match, mode, safe, scope, repeat and key."""
+    """Version of the canonical form; of each rule match, mode, safe, scope, repeat, key and redact."""
     replaced = {"replaced": upstream.replaced} if upstream.replaced else {}
     return orjson.dumps(
         {
@@ -61,7 +61,13 @@ def _written(rule: Rule) -> dict[str, Any]:
         "credential": key.credential,
         "client_key": key.client_key,
         "normalize": key.normalize,
+        **_redacted(rule.redact),
     }
+
+
+def _redacted(redact: Redact) -> dict[str, Any]:
+    """What is hidden takes part in the name as a hash, else as it is."""
+    return {} if redact == Redact() else {"redact": [redact.args, redact.headers]}
 
 
 def _path(rule: Rule) -> str | None:
@@ -99,8 +105,12 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
     ):
         # Another rule has the name by now: what it knows of its calls, it does not know of these.
         present = replace(present, in_doubt=OnDoubt.HOLD, upstream_key=None, probe=None)
+    args, headers = said.get("redact", ((), ()))
+    redact = Redact(args=tuple(args), headers=tuple(headers))
     return replace(
         present or Rule(name=said["name"]),
+        redact=redact,
+        redacts_now=Redact() if present is None else present.redact,
         methods=frozenset(said["methods"]),
         path=None if said["path"] is None else PathPattern.parse(said["path"]),
         mode=Mode(said["mode"]),

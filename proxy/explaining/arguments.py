@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from proxy.admin import redact
+from proxy.core.redaction import sounds_secret
 from proxy.explaining.parts import Difference, Part, cut
 
 Json: TypeAlias = Any
@@ -154,7 +155,7 @@ def _value(field: str, value: Json) -> str | None:
     if isinstance(value, _Absent):
         return None
     if field.startswith(("query", "path")):
-        if redact.sounds_secret(field):
+        if sounds_secret(field):
             return redact.HIDDEN
         if isinstance(value, dict):  # beside a query that has no single meaning
             value = redact.values(value)

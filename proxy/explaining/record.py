@@ -17,7 +17,8 @@ from proxy.core.policy import Mode
 from proxy.errors import ConfigurationError
 from proxy.front.naming import Named
 from proxy.observe import Everyone
-from proxy.store.base import BlobLost, BlobRef, Query, Store
+from proxy.recorded import shown_body
+from proxy.store.base import BlobLost, Query, Store
 from proxy.store.codec import Codec, DamagedRecord, StoredRequest
 
 SHORTEST_PREFIX = 6
@@ -99,16 +100,11 @@ async def read_request(store: Store, call: Call) -> tuple[StoredRequest, bytes]:
     """The request as it was recorded, and its body, from wherever it lies."""
     try:
         stored = Codec().open_request(call.request)
-        if not call.request_blob:
-            return stored, stored.body
-        # What goes upstream is always framed by its length.
-        size = next(int(value) for name, value in stored.headers if name.lower() == b"content-length")
-        chunks = [chunk async for chunk in store.read_blob(BlobRef(call.request_blob, size))]
+        return stored, await shown_body(store, call, stored)
     except (DamagedRecord, BlobLost) as error:
         raise NotComparable(
             f"--like: the request of call {call.id} cannot be read from the record: {error}."
         ) from None
-    return stored, b"".join(chunks)
 
 
 async def decision_on(store: Store, named: Named, *, refresh: bool, now: float) -> tuple[core.Decision, bool]:

@@ -125,6 +125,7 @@ def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: U
         body=Spool.of(body) if body else None,
         occurrence=call.occurrence,
         tenant=call.tenant,
+        recorded=True,
     )
 
 

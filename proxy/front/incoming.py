@@ -214,7 +214,9 @@ async def understand(
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
-    sending = Sending(method, address, upstream, match, told, headers, body, safe, tenant, named.bound_to)
+    sending = Sending(
+        method, address, upstream, match, told, headers, body, safe, tenant, namer.veiling, named.bound_to
+    )
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     if entered is not None:

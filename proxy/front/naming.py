@@ -31,6 +31,15 @@ from proxy.core.policy import (
     default_rule,
     find_rule,
 )
+from proxy.core.redaction import (
+    Veiling,
+    hide_body,
+    hide_headers,
+    hide_names,
+    hide_path,
+    hide_query,
+    naming_veil,
+)
 from proxy.core.retry_evidence import NO_EVIDENCE, Evidence, evidence_of
 from proxy.errors import Denied
 from proxy.front.address import UpstreamAddress
@@ -61,6 +70,7 @@ class ToName(NamedTuple):
     canonical: int = CANONICAL_VERSION
     pin: str = ""  # stands for the recipe that the run is pinned to
     present: Upstream | None = None  # in a run: as the policies are now, where those ask people
+    recorded: bool = False  # read from a record, where what must be hidden is hidden already
 
     @property
     def counted(self) -> Headers:
@@ -83,8 +93,9 @@ class Named(NamedTuple):
 
 
 class Namer:
-    def __init__(self, *, secret: bytes, body_limit: int, aside: Aside) -> None:
+    def __init__(self, *, secret: bytes, body_limit: int, aside: Aside, encrypted: bool = False) -> None:
         self.secret = secret
+        self.veiling = Veiling(secret, encrypted)
         self._body_limit = body_limit
         self._aside = aside
         self._salt = os.urandom(32)
@@ -153,7 +164,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     match = find_rule(upstream, method, address.raw_path)
     readable: Body | None = None
     if match is None:
-        readable = _readable(headers, request.body, body_limit)
+        readable = readable_body(headers, request.body, body_limit)
         match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
     asks = match
     if request.present is not None:
@@ -161,22 +172,24 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     rule = match.rule
     bound_to = b""
     if rule.approval is not None and rule.mode is Mode.ONCE:
-        readable = _readable(headers, request.body, body_limit) if readable is None else readable
+        readable = readable_body(headers, request.body, body_limit) if readable is None else readable
         bound_to = _bound_to(request, asks.names, match, readable, secret)
     safe = rule.is_safe(method) and not bound_to  # what a person must permit is no mere read
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
     goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
     if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
         return Named(match, safe, None)
+    veil = naming_veil(rule, request.tenant, secret, recorded=request.recorded)
+    readable = readable_body(headers, request.body, body_limit) if readable is None else readable
     asked = Asked(
         tenant=request.tenant,
         upstream=upstream.name,
         method=method,
-        raw_path=address.raw_path.encode(),
-        query=address.query.encode() if address.query else b"",
-        headers=headers,
-        path_names=match.names,
-        body=_readable(headers, request.body, body_limit) if readable is None else readable,
+        raw_path=hide_path(address.raw_path, rule.path, veil).encode(),
+        query=hide_query(address.query, veil).encode() if address.query else b"",
+        headers=hide_headers(headers, veil),
+        path_names=hide_names(match.names, veil) if match.names else match.names,
+        body=hide_body(readable, veil),
         occurrence=request.occurrence,
         credentials=upstream.credentials,
         host="" if address.place is None else address.place.origin,
@@ -262,7 +275,7 @@ def _asks_for_a_token(body: Body) -> bool:
         return False
 
 
-def _readable(headers: Headers, body: Spool | None, limit: int) -> Body:
+def readable_body(headers: Headers, body: Spool | None, limit: int) -> Body:
     if body is None:
         return Body()
     data, content_type = body.whole(), _content_type(headers)

@@ -6,19 +6,38 @@ A replay needs none of it, so it is a recipe until the exchange asks.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from proxy.core.clauses import UpstreamKey
+from proxy.core.canonical import Body
+from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
 from proxy.core.policy import Match, Upstream
+from proxy.core.redaction import (
+    Veil,
+    Veiling,
+    hidden_arguments,
+    hide_body,
+    hide_headers,
+    hide_path,
+    hide_query,
+    is_hidden_whole,
+    naming_veil,
+    record_veil,
+    redacts,
+    sounds_secret,
+    veil_of,
+)
+from proxy.core.scrubbing import secret_values
 from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest, Denied
 from proxy.front.address import Place, UpstreamAddress
+from proxy.front.naming import readable_body
 from proxy.front.run_ref import NOBODY, Speaker
-from proxy.intended import Intent
+from proxy.intended import Intent, Veiled
 from proxy.spool import Spool
 from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
@@ -30,6 +49,12 @@ WARM, LUKEWARM = 1.0, 15.0
 _SOUNDS_SECRET = re.compile(
     rb"token|secret|passw|passphrase|credential|authorization|authenticat|bearer|hmac|session|cookie|signature|api-?key|jwt"
     rb"|(?:^|[-_])(?:auth|otp|pin|sid)(?:$|[-_])|(?<!idempotency)[-_]key$"
+)
+
+
+_ADDRESSES = frozenset({b"referer", b"origin"})
+_OF_THE_BODY = frozenset(
+    {b"content-encoding", b"content-length", b"content-md5", b"digest", b"content-digest"}
 )
 
 
@@ -53,6 +78,7 @@ class Sending(NamedTuple):
     body: Spool | None
     safe: bool
     tenant: str
+    veiling: Veiling
     bound_to: bytes = b""  # what a person has to permit
 
     @property
@@ -83,6 +109,10 @@ class Sending(NamedTuple):
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
+        rule = self.match.rule
+        always = veil_of(self.veiling.secret, self.tenant)
+        target = self._target(always)
+        headers = without_secrets(outgoing.headers, self.upstream.secrets)
         return Intent(
             identity=identity,
             rule=self.match.rule,
@@ -92,12 +122,58 @@ class Sending(NamedTuple):
             tool=self.tool,
             occurrence=self.told.occurrence or 1,
             method=self.method,
-            target=outgoing.target,
-            headers=without_secrets(outgoing.headers, self.upstream.secrets),
+            target=target,
+            headers=headers,
             body=self.body,
             key=self._key(outgoing),
             bound_to=self.bound_to,
+            veiled=self._veiled(identity, headers) if redacts(rule) else None,
+            secrets=self.secrets,
         )
+
+    def _target(self, veil: Veil) -> bytes:
+        """What is recorded of it."""
+        address = self.address
+        path = hide_path(address.raw_path, self.match.rule.path, veil)
+        query = "" if address.query is None else f"?{hide_query(address.query, veil)}"
+        return f"{self.base_path}{path}{query}".encode()
+
+    def _veiled(self, identity: Identity, headers: Headers) -> Veiled:
+        rule, (secret, encrypted) = self.match.rule, self.veiling
+        veil = record_veil(rule, self.tenant, secret)
+        body, arguments = hide_body(self._readable(), veil), identity.arguments
+        if veil != naming_veil(rule, self.tenant, secret):  # the arguments show what the rule hides by now
+            arguments = hidden_arguments(arguments, veil)
+        return Veiled(
+            target=self._target(veil),
+            # The body is recorded as it is read, not as it was encoded.
+            headers=tuple(
+                pair for pair in hide_headers(headers, veil) if pair[0].lower() not in _OF_THE_BODY
+            ),
+            body=b"" if is_hidden_whole(body) else body.data,
+            arguments=arguments,
+            keeps_whole=encrypted and rule.in_doubt is not OnDoubt.HOLD,
+        )
+
+    def _readable(self) -> Body:
+        """A long body is hidden whole: nobody waits for it to be read."""
+        body = self.body
+        if body is not None and body.size > LOOKED_INTO:
+            return Body(data=b"a long body")
+        return readable_body(self.headers, body, LOOKED_INTO)
+
+    def secrets(self) -> Iterator[str]:
+        """In clear, what the record does not hold: no word of an upstream that is kept may hold it either."""
+        rule, upstream = self.match.rule, self.upstream
+        kept = set(without_secrets(self.headers, upstream.secrets))
+        veil = record_veil(rule, self.tenant, self.veiling.secret)
+        own = () if upstream.inject is None else (upstream.inject.pair,)
+        for name, value in (*self.headers, *own):
+            if (name, value) not in kept or name.lower().decode("latin-1") in veil.headers:
+                yield value.decode("latin-1")
+                yield from value.decode("latin-1").split()[1:]  # behind `Bearer`
+        query = "" if self.address.query is None else f"?{self.address.query}"
+        yield from secret_values(f"{self.address.raw_path}{query}", rule.path, self._readable(), veil)
 
     def _key(self, outgoing: Outgoing) -> UpstreamKey | None:
         """How the upstream will know the call; None: it has no such way, or this request cannot carry it."""
@@ -165,7 +241,17 @@ def _stays_here(name: bytes) -> bool:
 
 @lru_cache(maxsize=MANY_HEADS)
 def without_secrets(headers: Headers, further: tuple[str, ...]) -> Headers:
-    return tuple([pair for pair in headers if not _may_be_secret(pair[0], further)])
+    return tuple(
+        [pair for pair in headers if not _may_be_secret(pair[0], further) and not _leads_to_secret(*pair)]
+    )
+
+
+def _leads_to_secret(name: bytes, value: bytes) -> bool:
+    """An address with a secret in its query, or before its host."""
+    if name.lower() not in _ADDRESSES:
+        return False
+    pieces = re.split("[?&;#]", value.decode("latin-1"))
+    return b"@" in value or any(sounds_secret(piece.partition("=")[0]) for piece in pieces if "=" in piece)
 
 
 @lru_cache(maxsize=256)

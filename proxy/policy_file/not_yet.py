@@ -14,7 +14,6 @@ POLICIES = frozenset(
         ("rule", "max_age"),
         ("rule", "stale"),
         ("rule", "shadow"),
-        ("rule", "redact"),
     }
 )
 

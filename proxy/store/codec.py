@@ -43,24 +43,18 @@ class StoredRequest:
     headers: Headers
     body: bytes = b""  # inline; a large one is a blob that the row names
     arguments: bytes = b""  # the canonical form
+    redacted: bool = False  # what the rule hides is not in it
+    whole: StoredRequest | None = None  # beside a redacted one, where it must be sent again, and is encrypted
 
 
 class Codec:
     """Seals what only semel may read. One per process; holds the key once there is encryption."""
 
     def seal_request(self, request: StoredRequest) -> bytes:
-        first = (request.method.encode(), request.target, request.body, request.arguments)
-        return _seal(_REQUEST, _frame((*first, *_flat(request.headers))))
+        return _seal(_REQUEST, _framed_request(request))
 
     def open_request(self, sealed: bytes) -> StoredRequest:
-        parts = _unframe(_open(_REQUEST, sealed), at_least=4)
-        return StoredRequest(
-            method=parts[0].decode(),
-            target=parts[1],
-            body=parts[2],
-            arguments=parts[3],
-            headers=_pairs(parts, 4),
-        )
+        return _read_request(_open(_REQUEST, sealed))
 
     def seal_head(self, headers: Headers) -> bytes:
         return _seal(_HEAD, _frame(_flat(headers)))
@@ -96,6 +90,28 @@ def _open(kind: int, sealed: bytes) -> bytes:
     if xxhash.xxh3_64_intdigest(payload, kind) != checksum:
         raise DamagedRecord("a sealed value does not match its checksum")
     return payload
+
+
+def _framed_request(request: StoredRequest) -> bytes:
+    """One part too many for headers: it is redacted, and this is the whole, if that is kept."""
+    first = (request.method.encode(), request.target, request.body, request.arguments)
+    whole = b"" if request.whole is None else _framed_request(request.whole)
+    return _frame((*first, *_flat(request.headers), *((whole,) if request.redacted else ())))
+
+
+def _read_request(payload: bytes) -> StoredRequest:
+    parts = _unframe(payload, at_least=4)
+    redacted = len(parts) % 2 == 1
+    whole = parts.pop() if redacted else b""
+    return StoredRequest(
+        method=parts[0].decode(),
+        target=parts[1],
+        body=parts[2],
+        arguments=parts[3],
+        headers=_pairs(parts, 4),
+        redacted=redacted,
+        whole=_read_request(whole) if whole else None,
+    )
 
 
 def _flat(headers: Headers) -> list[bytes]:

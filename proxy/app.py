@@ -15,6 +15,7 @@ from proxy.admin.rules import lifetimes_in, segments_in, ways_in
 from proxy.admin.sessions import Sessions
 from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
+from proxy.core.redaction import Veiling
 from proxy.doubts import Doubts
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.exchange import Exchange
@@ -115,7 +116,12 @@ class App:
         )
         observer = Everyone(metrics, log, *(() if hook is None else (hook,)))
         reloads = Reloads(store, observer, clock)
-        watch = PolicyWatch(settings.policies, tell=reloads, operators=settings.has_operators)
+        watch = PolicyWatch(
+            settings.policies,
+            tell=reloads,
+            operators=settings.has_operators,
+            encrypted=settings.is_encrypted,
+        )
         codec = Codec()
         ledger = Ledger(
             store=store, codec=codec, clock=clock, observer=observer, inline_body=limits.inline_body
@@ -169,7 +175,7 @@ class App:
             runs=runs,
             books=books,
             policies=lambda: watch.current,
-            secret=store.secret,
+            veiling=Veiling(store.secret, settings.is_encrypted),
             observer=observer,
             limits=request_limits,
             own_pages=OwnPages(

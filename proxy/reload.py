@@ -82,10 +82,12 @@ class PolicyWatch:
         every: float = POLL_EVERY,
         environ: Mapping[str, str] = os.environ,
         operators: bool = True,
+        encrypted: bool = True,
     ) -> None:
         """`environ`: where the credentials are that semel adds. `operators`: somebody has an operator's
         token, so that calls may wait for approval."""
         self._operators = operators
+        self._encrypted = encrypted
         self._sources = tuple(sources)
         self._environ = environ
         self._presets = presets if presets is not None else presets_directory()
@@ -161,7 +163,11 @@ class PolicyWatch:
 
     def _load_now(self) -> PolicySet:
         return load_policies(
-            self._sources, presets=self._presets, environ=self._environ, operators=self._operators
+            self._sources,
+            presets=self._presets,
+            environ=self._environ,
+            operators=self._operators,
+            encrypted=self._encrypted,
         )
 
 

@@ -149,6 +149,11 @@ class Settings:
         """Somebody has a token with which people decide."""
         return self.auth is not None and any(token.role is Role.OPERATOR for token in self.auth.tokens)
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the record may hold what only semel may read."""
+        return self.encryption is not None
+
 
 # What opening.py opens by an address.
 STORES = ("postgres", "postgresql", "redis", "rediss")

@@ -132,10 +132,12 @@ def _load(options: argparse.Namespace, unset: Log) -> PolicySet:
     from proxy.settings import load_settings
 
     wrong: list[Mistakes] = []
-    sources, operators = options.files, True  # files that are named are checked for themselves
+    sources = options.files
+    operators = encrypted = True  # files that are named are checked for themselves
     try:
         settings = load_settings({}, os.environ, options.config)
         operators = bool(sources) or settings.has_operators
+        encrypted = bool(sources) or settings.is_encrypted
         sources = sources or settings.policies
         wrong += _signs(settings.notify, unset)
     except SettingsMistakes as found:
@@ -147,6 +149,7 @@ def _load(options: argparse.Namespace, unset: Log) -> PolicySet:
             environ=os.environ,
             unset=unset,
             operators=operators,
+            encrypted=encrypted,
         )
     except Mistakes as found:
         wrong.append(found)

@@ -155,6 +155,7 @@ def _policies(settings: Settings) -> tuple[PolicySet | None, list[Finding]]:
             environ=os.environ,
             unset=unset,
             operators=settings.has_operators,
+            encrypted=settings.is_encrypted,
         )
     except Mistakes as wrong:
         do = "Correct it; `semel check` shows all mistakes."

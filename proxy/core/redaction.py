@@ -130,6 +130,7 @@ def _hides_segment(name: str, veil: Veil) -> bool:
 
 
 def hide_path(raw_path: str, pattern: PathPattern | None, veil: Veil) -> str:
+    """As it is spelled: the raw path names the call."""
     if pattern is None or "{" not in pattern.text:
         return raw_path
     hidden = tuple(hidden_segments(pattern, veil))
@@ -137,7 +138,7 @@ def hide_path(raw_path: str, pattern: PathPattern | None, veil: Veil) -> str:
         return raw_path
     parts = raw_path.split("/")
     for at in hidden:
-        parts[at + 1] = veil.hash(unquote_to_bytes(parts[at + 1]))  # the first is before the first slash
+        parts[at + 1] = veil.hash(parts[at + 1].encode())  # the first is before the first slash
     return "/".join(parts)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
+from urllib.parse import quote, quote_plus
 
 from proxy.core.canonical import Body, argument_steps
 from proxy.core.policy import PathPattern
@@ -13,6 +14,7 @@ from proxy.core.redaction import Veil, hidden_segments, unescaped
 
 Json: TypeAlias = Any
 
+HIDDEN = "[redacted]"
 # Shorter ones are parts of any text.
 SHORTEST = 4
 
@@ -64,9 +66,23 @@ def _leaves(node: Json, steps: tuple[str, ...]) -> Iterator[str]:
 
 
 def scrubbed(text: str, values: Iterable[str]) -> str:
-    """The text without these values, as they are and as they are decoded."""
-    spellings = {form for value in values for form in (value, unescaped(value), json.dumps(value)[1:-1])}
-    for value in sorted(spellings, key=len, reverse=True):
-        if len(value) >= SHORTEST:
-            text = text.replace(value, "[redacted]")
+    """The text without these values, as they are, decoded, or escaped, and without the beginning of one that
+    was cut off at its end."""
+    spellings = {form for value in values for form in _spellings(value) if len(form) >= SHORTEST}
+    longest_first = sorted(spellings, key=len, reverse=True)
+    for value in longest_first:
+        text = text.replace(value, HIDDEN)
+    for value in longest_first:
+        for length in range(len(value) - 1, SHORTEST - 1, -1):
+            if text.endswith(value[:length]):
+                return text[:-length] + HIDDEN
     return text
+
+
+def _spellings(value: str) -> Iterator[str]:
+    decoded = unescaped(value)
+    for form in (value, decoded):
+        yield form
+        yield json.dumps(form)[1:-1]
+        yield quote(form, safe="")
+        yield quote_plus(form, safe="")

@@ -14,6 +14,7 @@ from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers
 from proxy.core.policy import PolicySet
+from proxy.core.redaction import Veiling
 from proxy.errors import Refusal
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
@@ -72,7 +73,7 @@ class Handler:
         runs: RunAsking,
         books: RunBooks,
         policies: Callable[[], PolicySet],
-        secret: bytes,
+        veiling: Veiling,
         observer: Observer,
         limits: RequestLimits,
         own_pages: OwnPages,
@@ -84,7 +85,7 @@ class Handler:
         self._runs = runs
         self._books = books
         self._policies = policies
-        self._namer = Namer(secret=secret, body_limit=limits.body, aside=aside)
+        self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
         self._aside = aside
         self._door = door
         self._forward = forward

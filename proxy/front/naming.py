@@ -93,9 +93,9 @@ class Named(NamedTuple):
 
 
 class Namer:
-    def __init__(self, *, secret: bytes, body_limit: int, aside: Aside, encrypted: bool = False) -> None:
-        self.secret = secret
-        self.veiling = Veiling(secret, encrypted)
+    def __init__(self, *, veiling: Veiling, body_limit: int, aside: Aside) -> None:
+        self.veiling = veiling
+        self._secret = veiling.secret
         self._body_limit = body_limit
         self._aside = aside
         self._salt = os.urandom(32)
@@ -145,8 +145,8 @@ class Namer:
     async def _find(self, request: ToName) -> Named:
         body = request.body
         if body is None or (body.size <= NAMED_INLINE and not codings(request.headers)):
-            return name_now(request, self.secret, self._body_limit)
-        return await self._aside.run(name_now, request, self.secret, self._body_limit)
+            return name_now(request, self._secret, self._body_limit)
+        return await self._aside.run(name_now, request, self._secret, self._body_limit)
 
 
 def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:

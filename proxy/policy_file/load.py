@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from proxy.core.clauses import Inject
+from proxy.core.clauses import Inject, OnDoubt, Redact
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.injected import read_value
@@ -46,13 +46,19 @@ def load_policies(
     environ: Mapping[str, str] | None = None,
     unset: Log | None = None,
     operators: bool = True,
+    encrypted: bool = True,
 ) -> PolicySet:
     """Raises PolicyMistakes, with every mistake of every file, and nothing else. With `environ` the
     credentials that semel holds are read too; a variable that is not set is noted in `unset`, or is a
     mistake like the others. Without, these policies can be shown and explained, but not served.
-    `operators`: somebody has an operator's token, or that is not known here."""
+    `operators`: somebody has an operator's token, `encrypted`: the record is, or that is not known
+    here."""
     loader = _Loader(
-        presets if presets is not None else presets_directory(), environ, unset, operators=operators
+        presets if presets is not None else presets_directory(),
+        environ,
+        unset,
+        operators=operators,
+        encrypted=encrypted,
     )
     upstreams: dict[str, Upstream] = {}
     for source in sources:
@@ -101,10 +107,17 @@ class _Draft:
 
 class _Loader:
     def __init__(
-        self, presets: Path, environ: Mapping[str, str] | None, unset: Log | None, *, operators: bool
+        self,
+        presets: Path,
+        environ: Mapping[str, str] | None,
+        unset: Log | None,
+        *,
+        operators: bool,
+        encrypted: bool,
     ) -> None:
         self.log = Log()
         self._operators = operators
+        self._encrypted = encrypted
         self._presets = presets
         self._environ = environ
         self._unset = self.log if unset is None else unset
@@ -135,6 +148,7 @@ class _Loader:
                 if upstream:
                     found[name] = upstream
                     self._check_permits(upstream, section)
+                    self._check_redacted(upstream, section)
                     if upstream.hosts:
                         self._claim(upstream, section, claims)
         return found
@@ -160,6 +174,17 @@ class _Loader:
                     f"'approval' of the rule '{rule.name}' needs somebody who may give it, and 'auth.tokens' "
                     "in semel.yaml names no operator: an agent on this machine could permit itself. Make a "
                     "token with: semel token new --tenant T --role operator",
+                )
+
+    def _check_redacted(self, upstream: Upstream, section: Section) -> None:
+        """What is recorded as a hash cannot be sent again, nor asked about. The whole is kept encrypted only."""
+        for rule in upstream.rules if not self._encrypted else ():
+            if rule.redact != Redact() and rule.in_doubt is not OnDoubt.HOLD:
+                self.log.add(
+                    _rule_place(section, rule.name),
+                    f"'redact' with 'in_doubt: {rule.in_doubt}' of the rule '{rule.name}' needs 'encryption' "
+                    "in semel.yaml: such a call is settled from its recorded request, and without encryption "
+                    "only a hash of what is redacted is kept. Add it, or write 'in_doubt: hold'",
                 )
 
     def _files(self, source: str | Path) -> list[Path]:

@@ -20,6 +20,7 @@ from proxy.core.canonical import Body
 from proxy.core.encoding import decode
 from proxy.core.identity import Asked, Identity, identify
 from proxy.core.policy import KeyRecipe, Mode, PathPattern, PolicySet, Repeat, Rule, Upstream, default_rule
+from proxy.core.redaction import Veiling
 from proxy.errors import BadRequest
 from proxy.front import naming
 from proxy.front.address import UpstreamAddress, parse_target
@@ -71,7 +72,7 @@ def policies(*rules: Rule) -> PolicySet:
 async def namer() -> AsyncIterator[Namer]:
     aside = Aside()
     try:
-        yield Namer(secret=SECRET, body_limit=LIMIT, aside=aside)
+        yield Namer(veiling=Veiling(SECRET), body_limit=LIMIT, aside=aside)
     finally:
         aside.close()
 

@@ -23,6 +23,7 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call, Event, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
+from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
@@ -43,6 +44,7 @@ from proxy.upstream.base import Answered, Lost, Outgoing, UpstreamClient
 MARKING_PATIENCE = 5.0
 
 
+NO_SECRETS = Secrets()
 Price: TypeAlias = Callable[[Rule, Capture], Awaitable[float | None]]
 
 
@@ -129,8 +131,12 @@ class Flights:
         if error is not None:
             self._note_defect(error)
 
-    def _note_defect(self, error: BaseException) -> None:
-        self._observer.noted("defect", error="".join(traceback.format_exception(error)))
+    def _note_defect(self, error: BaseException, secrets: Secrets = NO_SECRETS) -> None:
+        """An error's message may repeat what it stumbled over."""
+        told = "".join(traceback.format_exception(error))
+        if secrets.anything:
+            told = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
+        self._observer.noted("defect", error=scrubbed(told, secrets._replace(anything=False)))
 
     async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
         """Without a record: parts go through as they come, and the send ends when its caller leaves."""
@@ -249,7 +255,7 @@ class Flights:
             await self._settle(flight, intent, call, judgement, patience)
         except Exception as error:
             # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.
-            self._note_defect(error)
+            self._note_defect(error, intent.secrets())
             judgement = judge(
                 Lost(f"semel failed ({type(error).__name__})"),
                 Capture(limit=0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from proxy.core.clauses import UpstreamKey
 from proxy.core.identity import Identity
 from proxy.core.policy import Rule
 from proxy.core.run_record import Exchange, InRun, Serving
+from proxy.core.scrubbing import Secrets
 from proxy.spool import Spool
 from proxy.store.codec import StoredRequest
 from proxy.upstream.base import Headers
@@ -38,10 +39,6 @@ class Veiled(NamedTuple):
     keeps_whole: bool  # beside it, encrypted: it may have to be sent again
 
 
-def _no_secrets() -> Iterator[str]:
-    yield from ()
-
-
 class Intent(NamedTuple):
     """What is about to be sent, as it will be written down."""
 
@@ -60,7 +57,7 @@ class Intent(NamedTuple):
     key: UpstreamKey | None = None  # how the upstream will know it
     bound_to: bytes = b""  # what a person has to permit, whichever occurrence it is
     veiled: Veiled | None = None
-    secrets: Callable[[], Iterator[str]] = _no_secrets  # in clear: no word of an upstream may hold them
+    secrets: Callable[[], Secrets] = Secrets  # in clear: no word of an upstream may hold them
 
     @property
     def permission(self) -> bytes:

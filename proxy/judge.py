@@ -6,7 +6,7 @@ answer, semel's word in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -16,7 +16,7 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import Rule
-from proxy.core.scrubbing import scrubbed
+from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.refusals import in_doubt
 from proxy.stream import Capture, CutOff
@@ -97,18 +97,23 @@ def _doubt(reason: str, capture: Capture, *, status: int | None, call: Call, now
     return Judgement(settlement, refusal=in_doubt(call, doubt))
 
 
-def without_words(judgement: Judgement, call: Call, secrets: Callable[[], Iterator[str]]) -> Judgement:
+def without_words(judgement: Judgement, call: Call, secrets: Callable[[], Secrets]) -> Judgement:
     """What an upstream says of a call may repeat what must not be written down."""
     doubt = judgement.settlement.doubt
     if doubt is None:
         return judgement
-    values = list(secrets())
-    reason, said = scrubbed(doubt.reason, values), scrubbed(doubt.excerpt, values)
+    hidden = secrets()
+    reason, said = _scrubbed_reason(doubt.reason, hidden), scrubbed(doubt.excerpt, hidden)
     if (reason, said) == (doubt.reason, doubt.excerpt):
         return judgement
     doubt = replace(doubt, reason=reason, excerpt=said)
     settlement = judgement.settlement._replace(why=reason, doubt=doubt)
     return judgement._replace(settlement=settlement, refusal=in_doubt(call, doubt))
+
+
+def _scrubbed_reason(reason: str, hidden: Secrets) -> str:
+    """Mostly semel's own words: only values that are known are looked for."""
+    return scrubbed(reason, hidden._replace(anything=False))
 
 
 def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:

@@ -133,13 +133,10 @@ class _Spoken(NamedTuple):
 
 
 @lru_cache(maxsize=MANY_HEADS)
-def _spoken(headers: Headers, named: tuple[str, ...], further: tuple[str, ...], secret: bytes) -> _Spoken:
-    """An agent's requests to one place mostly differ in their bodies only. A credential that a rule lets name
-    the call does so through the keyed hash too."""
+def _spoken(headers: Headers, named: tuple[str, ...], further: tuple[str, ...]) -> _Spoken:
+    """An agent's requests to one place mostly differ in their bodies only."""
     found = sort_headers(headers, named, further)
-    secrets = credential_names(further)
-    keyed = [(name, _proof(value, secret) if name in secrets else value) for name, value in found.keyed]
-    return _Spoken(_framed(keyed), tuple(found.client_keys), tuple(found.credentials))
+    return _Spoken(_framed(found.keyed), tuple(found.client_keys), tuple(found.credentials))
 
 
 _known_principal = lru_cache(maxsize=MANY_HEADS)(principal)
@@ -175,7 +172,7 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         exclude=rule.key.exclude,
         normalize=rule.key.normalize,
     )
-    found = _spoken(asked.headers, rule.key.headers, asked.credentials, secret)
+    found = _spoken(asked.headers, rule.key.headers, asked.credentials)
     operation = (
         *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
         asked.raw_path,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from proxy.core.canonical import Body, argument_steps
+from proxy.core.headers import Headers
 from proxy.core.policy import PathPattern
-from proxy.core.redaction import Veil, hidden_segments, unescaped
+from proxy.core.redaction import Veil, hidden_segments, hide_body, is_hidden_whole, unescaped
 
 Json: TypeAlias = Any
 
@@ -19,24 +20,45 @@ HIDDEN = "[redacted]"
 SHORTEST = 4
 
 
-def secret_values(target: str, pattern: PathPattern | None, body: Body, veil: Veil) -> Iterator[str]:
-    """What is hidden of a request, in clear."""
+class Secrets(NamedTuple):
+    """`anything`: nobody knows what of the request is secret, as its body could not be read."""
+
+    values: tuple[str, ...] = ()
+    anything: bool = False
+
+
+def secrets_of(target: str, pattern: PathPattern | None, headers: Headers, body: Body, veil: Veil) -> Secrets:
+    """What is hidden of a request, in clear. `headers`: those that are."""
+    found = [*_in_address(target, pattern, veil), *(value for pair in headers for value in _in_header(*pair))]
+    names = veil.in_body
+    if not names or not body.data:
+        return Secrets(tuple(found))
+    if is_hidden_whole(hide_body(body, veil)):
+        return Secrets(tuple(found), anything=True)
+    if body.media_type == "application/x-www-form-urlencoded":
+        listed = {name.removeprefix("body.").removesuffix("[]") for name in names}
+        found += _pair_values(body.data.decode("latin-1"), listed.__contains__)
+    else:
+        value = json.loads(body.data)
+        for name in names:
+            found += _leaves(value, argument_steps(name, body_is_parsed=True)[1:])
+    return Secrets(tuple(found))
+
+
+def _in_address(target: str, pattern: PathPattern | None, veil: Veil) -> Iterator[str]:
     raw_path, _, query = target.partition("?")
     parts = raw_path.split("/")
     for at in () if pattern is None else hidden_segments(pattern, veil):
         yield from parts[at + 1 : at + 2]
     yield from _pair_values(query, lambda name: veil.hides("query", name))
-    names = veil.in_body
-    if body.media_type == "application/x-www-form-urlencoded":
-        listed = {name.removeprefix("body.").removesuffix("[]") for name in names}
-        yield from _pair_values(body.data.decode("latin-1"), listed.__contains__)
-    elif names:
-        try:
-            value = json.loads(body.data)
-        except (ValueError, RecursionError):
-            return
-        for name in names:
-            yield from _leaves(value, argument_steps(name, body_is_parsed=True)[1:])
+
+
+def _in_header(name: bytes, value: bytes) -> Iterator[str]:
+    """`Bearer x`, `sid=x; theme=y`, an address with a query: the whole, and its parts."""
+    text = value.decode("latin-1")
+    yield text
+    yield from re.split("[ ;,&?#]+", text)
+    yield from _pair_values(text.partition("?")[2] or text, lambda _: True)
 
 
 def _pair_values(text: str, is_hidden: Callable[[str], bool]) -> Iterator[str]:
@@ -65,10 +87,12 @@ def _leaves(node: Json, steps: tuple[str, ...]) -> Iterator[str]:
         yield json.dumps(node)
 
 
-def scrubbed(text: str, values: Iterable[str]) -> str:
+def scrubbed(text: str, secrets: Secrets) -> str:
     """The text without these values, as they are, decoded, or escaped, and without the beginning of one that
     was cut off at its end."""
-    spellings = {form for value in values for form in _spellings(value) if len(form) >= SHORTEST}
+    if secrets.anything and text:
+        return HIDDEN
+    spellings = {form for value in secrets.values for form in _spellings(value) if len(form) >= SHORTEST}
     longest_first = sorted(spellings, key=len, reverse=True)
     for value in longest_first:
         text = text.replace(value, HIDDEN)

@@ -6,7 +6,6 @@ A replay needs none of it, so it is a recipe until the exchange asks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -31,7 +30,7 @@ from proxy.core.redaction import (
     sounds_secret,
     veil_of,
 )
-from proxy.core.scrubbing import secret_values
+from proxy.core.scrubbing import Secrets, secrets_of
 from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest, Denied
 from proxy.front.address import Place, UpstreamAddress
@@ -162,18 +161,19 @@ class Sending(NamedTuple):
             return Body(data=b"a long body")
         return readable_body(self.headers, body, LOOKED_INTO)
 
-    def secrets(self) -> Iterator[str]:
+    def secrets(self) -> Secrets:
         """In clear, what the record does not hold: no word of an upstream that is kept may hold it either."""
         rule, upstream = self.match.rule, self.upstream
         kept = set(without_secrets(self.headers, upstream.secrets))
         veil = record_veil(rule, self.tenant, self.veiling.secret)
         own = () if upstream.inject is None else (upstream.inject.pair,)
-        for name, value in (*self.headers, *own):
-            if (name, value) not in kept or name.lower().decode("latin-1") in veil.headers:
-                yield value.decode("latin-1")
-                yield from value.decode("latin-1").split()[1:]  # behind `Bearer`
+        hidden = tuple(
+            pair
+            for pair in (*self.headers, *own)
+            if pair not in kept or pair[0].lower().decode("latin-1") in veil.headers
+        )
         query = "" if self.address.query is None else f"?{self.address.query}"
-        yield from secret_values(f"{self.address.raw_path}{query}", rule.path, self._readable(), veil)
+        return secrets_of(f"{self.address.raw_path}{query}", rule.path, hidden, self._readable(), veil)
 
     def _key(self, outgoing: Outgoing) -> UpstreamKey | None:
         """How the upstream will know the call; None: it has no such way, or this request cannot carry it."""

@@ -177,7 +177,7 @@ class _Loader:
                 )
 
     def _check_redacted(self, upstream: Upstream, section: Section) -> None:
-        """What is recorded as a hash cannot be sent again, nor asked about. The whole is kept encrypted only."""
+        """What is recorded as a hash cannot be sent again. The whole is kept encrypted only."""
         for rule in upstream.rules if not self._encrypted else ():
             if rule.redact != Redact() and rule.in_doubt is not OnDoubt.HOLD:
                 self.log.add(

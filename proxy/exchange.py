@@ -18,7 +18,7 @@ from proxy.errors import StoreUnavailable
 from proxy.flight import Superseded, Unrecordable
 from proxy.flying import Flights
 from proxy.ledger import Ledger
-from proxy.refusals import awaiting, collision, conflict, denied, in_progress, unavailable
+from proxy.refusals import awaiting, collision, conflict, denied, in_progress, stale, unavailable
 from proxy.store.base import Store
 from proxy.upstream.base import Outgoing
 
@@ -65,7 +65,7 @@ class Exchange:
         if flight is not None:
             return await self._flights.join(flight, identity, patience.others)
         row = None if unread else await self._ledger.get(identity.key)
-        decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh)
+        decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh, rule=ask.rule)
         if isinstance(decision, core.Replay):
             answer = await self._ledger.answers.produce(decision.call, decision.answer)
             if answer is not None:
@@ -118,6 +118,8 @@ class Exchange:
                 raise denied(call)
             case core.Lapsed(call):
                 await self._ledger.lapse(call)
+            case core.TooOld(call, age, most):
+                raise stale(call, age, most)
             case core.Conflict(call):
                 raise conflict(call.id)
             case core.Collision():

@@ -24,13 +24,14 @@ from proxy.core.intent import Call, Event, State
 from proxy.core.policy import OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
 from proxy.core.scrubbing import Secrets, scrubbed
+from proxy.drift import differs
 from proxy.errors import Refusal, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
 from proxy.intended import Intent
 from proxy.judge import Judgement, judge, passing_failed, withholds, without_words
 from proxy.ledger import Claimed, Ledger, RaceLost, Uncertain
-from proxy.observe import Observer
+from proxy.observe import DRIFT, Observer
 from proxy.outgoing import again
 from proxy.problem import problem_of
 from proxy.recorded import Unrepeatable
@@ -44,7 +45,6 @@ from proxy.upstream.base import Answered, Lost, Outgoing, UpstreamClient
 MARKING_PATIENCE = 5.0
 
 
-NO_SECRETS = Secrets()
 Price: TypeAlias = Callable[[Rule, Capture], Awaitable[float | None]]
 
 
@@ -113,6 +113,11 @@ class Flights:
         cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
         flight = Flight(capture, cancels=cancels, identity=ask.identity)
         capture.unresolved = over is not None and over.state is State.IN_DOUBT
+        renews = over is not None and ask.place is None and not ask.refresh
+        if renews and over is not None and core.is_stale(over, ask.rule, self._clock.now()):
+            flight.renews = over
+            capture.withhold()  # whether it differs is said in its head, and known at its end
+        flight.on_defect = partial(self._note_defect, secrets=intent.secrets)
         if ask.place is not None:
             flight.expect_row()
         self.by_key[ask.identity.key] = flight
@@ -120,7 +125,7 @@ class Flights:
         return flight
 
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
-        flight.on_defect = self._note_defect
+        flight.on_defect = flight.on_defect or self._note_defect
         flight.task = asyncio.get_running_loop().create_task(flying)
         self._aloft[flight.task] = flight
         flight.task.add_done_callback(self._landed)
@@ -131,12 +136,13 @@ class Flights:
         if error is not None:
             self._note_defect(error)
 
-    def _note_defect(self, error: BaseException, secrets: Secrets = NO_SECRETS) -> None:
+    def _note_defect(self, error: BaseException, secrets: Callable[[], Secrets] = Secrets) -> None:
         """An error's message may repeat what it stumbled over."""
+        hidden = secrets()
         told = "".join(traceback.format_exception(error))
-        if secrets.anything:
+        if hidden.anything:
             told = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
-        self._observer.noted("defect", error=scrubbed(told, secrets._replace(anything=False)))
+        self._observer.noted("defect", error=scrubbed(told, hidden._replace(anything=False)))
 
     async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
         """Without a record: parts go through as they come, and the send ends when its caller leaves."""
@@ -255,7 +261,7 @@ class Flights:
             await self._settle(flight, intent, call, judgement, patience)
         except Exception as error:
             # A defect of ours. It was sent, and nobody knows what to make of it: that is doubt, not silence.
-            self._note_defect(error, intent.secrets())
+            self._note_defect(error, intent.secrets)
             judgement = judge(
                 Lost(f"semel failed ({type(error).__name__})"),
                 Capture(limit=0),
@@ -292,6 +298,11 @@ class Flights:
         if intent.rule.cost is not None and settlement.event is Event.ANSWERED and capture.kept is not None:
             flight.cost_usd = await self._price(intent.rule, capture)
             settlement = settlement._replace(cost_usd=flight.cost_usd)
+        if flight.renews is not None and judgement.keeps_answer:
+            flight.drifted = await differs(flight.renews, capture, self._ledger.answers)
+            if flight.drifted:
+                settlement = settlement._replace(why=f"{settlement.why}, and not what was recorded before")
+                self._observer.noted(DRIFT, call=call.id, upstream=call.upstream, rule=call.rule)
         settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
         faults.reach(Point.SETTLED)
         if capture.is_over:

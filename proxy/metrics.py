@@ -23,7 +23,7 @@ from prometheus_client.core import (
 
 from proxy import __version__
 from proxy.core.intent import State
-from proxy.observe import DIVERGED, POLLING, Deaf, Sent, Served
+from proxy.observe import DIVERGED, DRIFT, POLLING, Deaf, Sent, Served
 from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -118,6 +118,9 @@ class MetricsObserver(Deaf):
         self._polls = _Counter(
             "semel_suspected_polls", "Replays of one call that look like polling", "upstream", "rule"
         )
+        self._drifts = _Counter(
+            "semel_drifts", "Answers fetched anew that differ from the recorded ones", "upstream", "rule"
+        )
         self._notifications = _Counter(
             "semel_notifications",
             "What became of notifications; failed ones are tried again",
@@ -147,6 +150,7 @@ class MetricsObserver(Deaf):
             self._problems,
             self._divergences,
             self._polls,
+            self._drifts,
             self._reloads,
             self._notifications,
         )
@@ -180,6 +184,8 @@ class MetricsObserver(Deaf):
     def noted(self, event: str, **fields: object) -> None:
         if event == DIVERGED:
             self._divergences.values[()] += 1
+        elif event == DRIFT:
+            self._drifts.values[str(fields["upstream"]), str(fields["rule"])] += 1
         elif event == POLLING:
             self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from proxy.core.intent import Call
 
 # Events that are counted beside being told.
-DIVERGED, POLLING = "diverged", "looks-like-polling"
+DIVERGED, POLLING, DRIFT = "diverged", "looks-like-polling", "drift"
 
 
 class Served(NamedTuple):

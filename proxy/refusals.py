@@ -17,6 +17,7 @@ from proxy.errors import (
     InProgress,
     KeyConflict,
     Refusal,
+    Stale,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
@@ -108,6 +109,17 @@ def no_longer_known(step: Step) -> InDoubt:
         call=step.id,
         tool=step.tool,
         run=step.run,
+    )
+
+
+def stale(call: Call, age: float, most: float) -> Stale:
+    return Stale(
+        f"The recorded answer is {age:.0f} seconds old, the rule {call.rule!r} allows {most:g}, and nothing "
+        "was sent. With the header Semel-Refresh: 1 a cached answer is fetched anew; `semel calls forget "
+        f"{call.id}` does it for everybody; `stale: revalidate` in the rule lets semel do it by itself.",
+        call=call.id,
+        tool=call.tool,
+        since=_utc(call.answer.recorded_at if call.answer is not None else call.created_at),
     )
 
 

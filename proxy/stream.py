@@ -78,6 +78,10 @@ class Capture:
         self.phase = Phase.OPEN
         self._reset()
 
+    def withhold(self) -> None:
+        """Whatever its status, nothing of the answer is handed on before its end is recorded."""
+        self._withholds = lambda _status, _unresolved: True
+
     def _reset(self) -> None:
         self.status = 0
         self.headers: Headers = ()

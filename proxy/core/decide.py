@@ -6,10 +6,25 @@ operators use the same functions, so there is no second logic anywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, assert_never
+from dataclasses import replace
+from typing import NamedTuple, assert_never
 
 from proxy.core.approval import has_lapsed
+from proxy.core.clauses import OnStale
+from proxy.core.decision import (
+    AwaitPerson,
+    Claim,
+    Collision,
+    Conflict,
+    Decision,
+    Hold,
+    Lapsed,
+    Refused,
+    Replay,
+    TooOld,
+    Unavailable,
+    Wait,
+)
 from proxy.core.identity import Identity
 from proxy.core.intent import (
     OPEN_STATES,
@@ -27,78 +42,48 @@ from proxy.core.intent import (
     next_state,
 )
 from proxy.core.outcome import Verdict
+from proxy.core.policy import Rule
 from proxy.core.run_record import InRun, Receipt
 
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Nobody has sent it, or nothing came of it: claim the row, then send. `over` stands there now."""
-
-    over: Call | None
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    call: Call
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Somebody is sending it right now."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Sent, outcome unknown. The rule says what may be done about it (core/doubt.py)."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    call: Call
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitPerson:
-    call: Call
+# Whoever decides speaks of decisions: they are to be had here too.
+__all__ = [
+    "FORGOTTEN",
+    "LATE_ANSWERS_SETTLE",
+    "NOTHING_CAME_OF_IT",
+    "PROVES_NOTHING_EARLIER",
+    "VERDICT_EVENTS",
+    "AwaitPerson",
+    "Claim",
+    "Collision",
+    "Conflict",
+    "Decision",
+    "Hold",
+    "Lapsed",
+    "Refused",
+    "Replay",
+    "Settlement",
+    "TooOld",
+    "Unavailable",
+    "Wait",
+    "answer_lost",
+    "by_person",
+    "can_settle",
+    "claim",
+    "decide",
+    "forget",
+    "is_stale",
+    "orphaned",
+    "resend",
+    "resolved",
+    "settle",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Lapsed:
-    """A question that nobody decided in time, or a refusal that is over: say so first."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """The client's key stands for another call."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Collision:
-    """Equal key, other fingerprint."""
-
-
-Decision: TypeAlias = (
-    Claim | Replay | Wait | Hold | Unavailable | AwaitPerson | Refused | Lapsed | Conflict | Collision
-)
-
-
-def decide(row: Call | None, identity: Identity, *, now: float, refresh: bool = False) -> Decision:
-    """`refresh`: the caller asked for a new answer of a safe call, and the rule allows it."""
+def decide(
+    row: Call | None, identity: Identity, *, now: float, refresh: bool = False, rule: Rule | None = None
+) -> Decision:
+    """`refresh`: the caller asked for a new answer of a safe call, and the rule allows it. `rule`: whose
+    answers can be too old; in a run none can, what was given stands."""
     if row is None or not is_live(row, now):
         return Claim(row)
     if row.named_by != identity.named_by:
@@ -117,17 +102,34 @@ def decide(row: Call | None, identity: Identity, *, now: float, refresh: bool = 
         case State.DENIED:
             return Lapsed(row) if has_lapsed(row, now) else Refused(row)
         case State.DONE:
-            return _from_record(row, refresh=refresh)
+            return _from_record(row, refresh=refresh, rule=rule, now=now)
         case _:
             assert_never(row.state)
 
 
-def _from_record(row: Call, *, refresh: bool) -> Decision:
+def is_stale(row: Call, rule: Rule | None, now: float) -> bool:
+    """Whether its answer, which is there, is older than the rule allows: of safe calls alone."""
+    if rule is None or rule.max_age is None or row.state is not State.DONE or not row.safe:
+        return False
+    return row.answer is not None and now - row.answer.recorded_at > rule.max_age
+
+
+def _from_record(row: Call, *, refresh: bool, rule: Rule | None, now: float) -> Decision:
     assert row.answer is not None  # a done call has one: Call refuses to be otherwise
     if refresh and row.safe:
         return Claim(row)
     if row.answer.place is Place.NOWHERE:
         return Claim(row) if row.safe else Unavailable(row, row.answer.why_nowhere)
+    if rule is not None and rule.max_age is not None and is_stale(row, rule, now):
+        match rule.stale:
+            case OnStale.SERVE:
+                pass
+            case OnStale.REVALIDATE:
+                return Claim(row)
+            case OnStale.REFUSE:
+                return TooOld(row, now - row.answer.recorded_at, rule.max_age)
+            case _:
+                assert_never(rule.stale)
     return Replay(row, row.answer)
 
 

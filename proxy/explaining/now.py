@@ -9,7 +9,7 @@ from typing import assert_never
 from proxy.core import decide as core
 from proxy.core.approval import for_occurrence, is_granted
 from proxy.core.doubt import Ask, Held, Resend, way_out
-from proxy.core.intent import Call, State
+from proxy.core.intent import Call, State, is_live
 from proxy.core.policy import Mode, Rule
 
 
@@ -53,7 +53,7 @@ def with_record(
             ):
                 detail = "a person would be asked to permit it first: 409, nothing is sent until then"
                 return Happens(what="awaiting-approval", detail=detail)
-            return Happens(what="executed", detail=_why_executed(over))
+            return Happens(what="executed", detail=_why_executed(over, rule, now))
         case core.Replay(call, answer):
             age = max(0.0, now - answer.recorded_at)
             left = None if call.expires_at is None else call.expires_at - now
@@ -78,6 +78,9 @@ def with_record(
         case core.Lapsed(call):
             detail = "the question has lapsed, or the refusal is over: a person would be asked anew"
             return Happens(what="awaiting-approval", detail=detail, since=call.created_at)
+        case core.TooOld(_, age, most):
+            detail = f"its answer is {spell(age)} old, the rule allows {spell(most)}: 409, nothing is sent"
+            return Happens(what="stale", detail=detail, age=age)
         case core.Conflict():
             detail = "this Idempotency-Key stands for other arguments or another caller: 422, nothing is sent"
             return Happens(what="key-conflict", detail=detail)
@@ -87,11 +90,13 @@ def with_record(
             assert_never(decision)
 
 
-def _why_executed(over: Call | None) -> str:
+def _why_executed(over: Call | None, rule: Rule | None, now: float) -> str:
     if over is None:
         return "nobody has made this call yet: it would be sent"
     if over.state is State.RELEASED:
         return "nothing came of it so far: it would be sent"
+    if is_live(over, now) and core.is_stale(over, rule, now):
+        return "its recorded answer is older than max_age: it would be fetched anew, and both compared"
     return "its recorded answer is past its time: it would be sent"
 
 

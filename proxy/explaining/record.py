@@ -112,7 +112,7 @@ async def decision_on(store: Store, named: Named, *, refresh: bool, now: float) 
     identity, rule = named.identity, named.match.rule
     assert identity is not None
     row = await store.get(identity.key)
-    decision = core.decide(row, identity, now=now, refresh=refresh and rule.mode is Mode.CACHE)
+    decision = core.decide(row, identity, now=now, refresh=refresh and rule.mode is Mode.CACHE, rule=rule)
     if isinstance(decision, core.Replay):
         return await decision_on_answer(store, decision), False
     if isinstance(decision, core.Wait):

@@ -254,7 +254,7 @@ class Handler:
             if live.flight.identity is not None:
                 tale.call = live.flight.identity.id
             tale.status, tale.code = _how(live), capture.status
-            make_headers = partial(own.live, how=tale.status, in_run=in_run)
+            make_headers = partial(own.live, how=tale.status, in_run=in_run, flight=live.flight)
             stored = own.is_stored(capture, incoming)
             whole = live.reader.whole()
             if live.joined:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from proxy.asking import Ask
+from proxy.core.clauses import OnStale
 from proxy.core.divergence import group_of
 from proxy.core.identity import Identity
 from proxy.core.occurrence import repeat_in_run
-from proxy.core.policy import DEFAULT_NAME, Upstream
+from proxy.core.policy import DEFAULT_NAME, Rule, Upstream
 from proxy.front.naming import Named
 from proxy.front.run_ref import Speaker
 from proxy.front.sending import Sending
@@ -36,6 +38,11 @@ async def enter(books: RunBooks, tenant: str, speaker: Speaker, upstream: Upstre
     return Entered(book, await books.pin(book, upstream))
 
 
+def _never_refused(rule: Rule) -> Rule:
+    """A run is filled from the shared record while that is fresh, else live."""
+    return replace(rule, stale=OnStale.REVALIDATE) if rule.stale is OnStale.REFUSE else rule
+
+
 def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) -> RunAsk:
     rule, told, upstream = named.match.rule, sending.told, sending.upstream
     group = group_of(
@@ -47,7 +54,7 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) 
     )
     shared = None
     if named.shared is not None:
-        shared = SharedCall(Ask(named.shared, rule, named.safe, False, sending))
+        shared = SharedCall(Ask(named.shared, _never_refused(rule), named.safe, False, sending))
     return RunAsk(
         book=entered.book,
         family=family,

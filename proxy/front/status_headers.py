@@ -7,6 +7,7 @@ from proxy.core.headers import Headers, without_semel
 from proxy.core.intent import Call
 from proxy.core.outcome import Verdict, judge_status
 from proxy.core.policy import Mode
+from proxy.flight import Flight
 from proxy.front.incoming import Incoming
 from proxy.stream import Capture
 
@@ -21,14 +22,17 @@ _LIVE = {
     "joined": b"semel; fwd=miss; collapsed",
     "replayed": b"semel; hit",
 }
+_RENEWED = b"semel; fwd=stale"
 
 
-def live(headers: Headers, call: str, *, how: str, stored: bool, in_run: bool) -> Headers:
+def live(headers: Headers, call: str, *, how: str, stored: bool, in_run: bool, flight: Flight) -> Headers:
     """A join is sharing too: outside a run the first caller's session is not the second's."""
     if how == "joined" and not in_run:
         headers = tuple(pair for pair in headers if pair[0].lower() != b"set-cookie")
-    word = _LIVE[how] + (b"; stored" if stored and how != "replayed" else b"")
-    return _with(headers, how.encode(), call, word)
+    word = _RENEWED if flight.renews is not None and how == "executed" else _LIVE[how]
+    word += b"; stored" if stored and how != "replayed" else b""
+    told = _with(headers, how.encode(), call, word)
+    return (*told, (b"Semel-Drift", b"1")) if flight.drifted else told
 
 
 def replayed(headers: Headers, call: Call, *, now: float) -> Headers:

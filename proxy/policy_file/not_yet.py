@@ -11,8 +11,6 @@ POLICIES = frozenset(
         ("upstream", "protocol"),
         ("match", "tool"),
         ("rule", "budget"),
-        ("rule", "max_age"),
-        ("rule", "stale"),
         ("rule", "shadow"),
     }
 )

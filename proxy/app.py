@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from proxy.admin.api import Api
@@ -40,11 +41,12 @@ from proxy.recovery import sweep_forever, sweep_once
 from proxy.reload import PolicyWatch, Reloads
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
-from proxy.settings import Address, Settings
+from proxy.settings import Address, Encryption, Settings
 from proxy.siblings import Place, Siblings
 from proxy.store import opening
 from proxy.store.base import Store
 from proxy.store.codec import Codec
+from proxy.store.keyring import FileKeys, GivenKeys, Keys
 from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
 
@@ -312,8 +314,15 @@ def place_of(settings: Settings, **more: Any) -> opening.Place:  # noqa: ANN401 
         heartbeat=owners.heartbeat,
         dead_after=owners.dead_after,
         durability=settings.durability,
+        keys=_keys(settings.encryption),
         **more,
     )
+
+
+def _keys(encryption: Encryption | None) -> Keys | None:
+    if encryption is None:
+        return None
+    return GivenKeys(encryption.key) if encryption.key else FileKeys(Path(encryption.key_file))
 
 
 async def _first_sweep(

@@ -8,10 +8,10 @@ where it stands: file:line:col, the variable, or the flag.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from proxy.notifying.schema import NOTIFY, SECRET_VARIABLE
-from proxy.policy_file import not_yet
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Log, Place, SettingsMistakes, Wrong, suggestion
 from proxy.policy_file.nodes import Items, Node, Pairs, Scalar, compose, scalar
@@ -26,14 +26,16 @@ from proxy.settings_schema import (
     TLS,
     Address,
     Auth,
+    Encryption,
     Limits,
     Role,
     Settings,
     Token,
     Unknown,
 )
+from proxy.store.keyring import VARIABLE as KEY_VARIABLE
 
-__all__ = ["Address", "Auth", "Limits", "Role", "Settings", "Token", "Unknown", "load_settings"]
+__all__ = ["Address", "Auth", "Encryption", "Limits", "Role", "Settings", "Token", "Unknown", "load_settings"]
 
 DEFAULT_FILE = Path("semel.yaml")
 PREFIX = "SEMEL_"
@@ -56,7 +58,8 @@ _PATHS: tuple[tuple[str, ...], ...] = (
 VARIABLES = {PREFIX + "_".join(path).upper(): path for path in _PATHS}
 
 # Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself, and
-# whether the command line shows where a defect is; and the secret that notifications are signed with.
+# whether the command line shows where a defect is; the secret that notifications are signed with; and the key
+# itself, which is no setting to be written into a file.
 OTHER_VARIABLES = frozenset(
     {
         "SEMEL_RUN",
@@ -67,6 +70,7 @@ OTHER_VARIABLES = frozenset(
         "SEMEL_CONFIG",
         "SEMEL_DEBUG",
         SECRET_VARIABLE,
+        KEY_VARIABLE,
     }
 )
 
@@ -128,9 +132,7 @@ def _variables(environ: Mapping[str, str], log: Log) -> Iterator[tuple[tuple[str
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not value:
             continue  # an empty variable is how shells and compose files say "not set"
         at = Place(name)
-        if name in not_yet.VARIABLES:
-            log.add(at, "this variable is not supported yet: remove it")
-        elif name not in VARIABLES:
+        if name not in VARIABLES:
             log.add(at, f"unknown variable{suggestion(name, [*VARIABLES, *OTHER_VARIABLES])}")
         elif VARIABLES[name] == ("policies",):
             # Like PATH: the parts of a list of paths are separated by colons.
@@ -196,6 +198,13 @@ def _settings(tree: Pairs, environ: Mapping[str, str], log: Log) -> Settings | N
         return None
     values = {key: value for key, value in section.values.items() if value is not None}
     values["state"] = Path(_at_home(section.get("state"), environ))
+    encryption, key = section.get("encryption"), environ.get(KEY_VARIABLE)
+    if encryption is not None and key:
+        log.add(Place(KEY_VARIABLE), "there is a key file too, encryption.key_file: leave out one of them")
+    if encryption is not None:
+        values["encryption"] = replace(encryption, key_file=_at_home(encryption.key_file, environ))
+    elif key:
+        values["encryption"] = Encryption(key=key)
     values["policies"] = tuple(_at_home(source, environ) for source in section.get("policies"))
     return Settings(**values)
 

@@ -87,7 +87,10 @@ class Auth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encryption:
-    key_file: str
+    """The keys are in a file, or were given themselves."""
+
+    key_file: str = ""
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from urllib import request
 
 from proxy.cli.run_names import Addresses
 from proxy.cli.sdks import base_urls
+from proxy.store.keyring import VARIABLE as KEY_VARIABLE
 
 if TYPE_CHECKING:
     from proxy.core.policy import Upstream
@@ -39,7 +40,7 @@ def environment(
     exceptions = ",".join(_exceptions(given, addresses, upstreams))
     base, kept = _base_urls(given, addresses, upstreams)
     made = {
-        **given,
+        **{name: value for name, value in given.items() if name != KEY_VARIABLE},
         **dict.fromkeys(PROXIES, addresses.forward),
         **dict.fromkeys(EXCEPTIONS, exceptions),
         **SWITCHES,

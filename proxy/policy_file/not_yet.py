@@ -19,12 +19,8 @@ POLICIES = frozenset(
 SETTINGS = frozenset(
     {
         ("settings", "tls"),
-        ("settings", "encryption"),
     }
 )
-
-# Variables that will mean something beside the settings of the same name.
-VARIABLES = frozenset({"SEMEL_ENCRYPTION_KEY"})
 
 
 def keys_of(table: frozenset[tuple[str, str]], level: str) -> frozenset[str]:

@@ -128,7 +128,15 @@ class Store(Protocol):
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes, made with the store and shared by all proxies on it."""
+        """32 random bytes, made with the store and shared by all proxies on it; of an encrypted record the
+        keystone that hides them (keystone.py)."""
+
+    async def swap_secret(self, old: bytes, new: bytes) -> bytes:
+        """Keep `new` in its place if it is still `old`. What stands there now, durably."""
+
+    async def scrub(self) -> None:
+        """Forget the shared cache, and bring what was overwritten before out of the store's own logs, as far
+        as the store can see to that while others work with it."""
 
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         """With `known`, a row read before: if it is still that one, in that version, it need not be read

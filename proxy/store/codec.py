@@ -1,8 +1,8 @@
 """Records as bytes and as columns. Nothing here is ever unpickled, and a damaged value never becomes garbage.
 
-A sealed value is: one format byte, a checksum, then length-framed parts. Format 1 is plain; encryption is
-another format behind the same methods. The checksum is seeded with the kind of value, so that a head
-opened as a body is damage too.
+A value is: one format byte, a checksum, then length-framed parts. The checksum is seeded with the kind of
+value, so that a head opened as a body is damage too. Encryption is another format around it, between here and
+the store (sealed.py): what that could not open comes up marked, and is damage here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.store.run_codec import in_run_from_json, in_run_to_json
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Row: TypeAlias = tuple[Any, ...]
 
-PLAIN = 1
+PLAIN, UNREADABLE = 1, 3  # 2 is an encrypted one, see sealing.py
 _PREFIX = struct.Struct(">BQ")  # format, checksum
 _COUNT = struct.Struct(">I")
 
@@ -48,7 +48,7 @@ class StoredRequest:
 
 
 class Codec:
-    """Seals what only semel may read. One per process; holds the key once there is encryption."""
+    """Frames what only semel reads."""
 
     def seal_request(self, request: StoredRequest) -> bytes:
         return _seal(_REQUEST, _framed_request(request))
@@ -84,6 +84,8 @@ def _open(kind: int, sealed: bytes) -> bytes:
     if len(sealed) < _PREFIX.size:
         raise DamagedRecord("a sealed value is cut off")
     version, checksum = _PREFIX.unpack_from(sealed)
+    if version == UNREADABLE:
+        raise DamagedRecord("a sealed value cannot be decrypted: it was changed, moved, or its key is gone")
     if version != PLAIN:
         raise DamagedRecord(f"a sealed value has format {version}, this semel knows {PLAIN}")
     payload = sealed[_PREFIX.size :]

@@ -270,6 +270,17 @@ class MemoryStore(MemoryRuns):
         self._check()
         self.world.cache[key] = (value, self.world.clock() + ttl)
 
+    async def swap_secret(self, old: bytes, new: bytes) -> bytes:
+        self._check()
+        if self.world.secret == old:
+            self.world.secret = new
+        self.secret = self.world.secret
+        return self.secret
+
+    async def scrub(self) -> None:
+        self._check()
+        self.world.cache.clear()
+
     async def cache_get(self, key: bytes) -> bytes | None:
         self._check()
         value, until = self.world.cache.get(key, (None, 0.0))

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from proxy.errors import ConfigurationError
+from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.archive import Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
+from proxy.store.keyring import Keys
+from proxy.store.sealed import with_keys
 
 Note: TypeAlias = Callable[..., None]  # an event and its fields
 
@@ -39,6 +41,7 @@ class Place:
     durability: Durability = Durability.STRICT  # an address may say best-effort too
     make: bool = True
     note: Note = _untold
+    keys: Keys | None = None  # where it is encrypted
 
     @property
     def shown(self) -> str:
@@ -48,7 +51,9 @@ class Place:
 async def _embedded(place: Place) -> Store:
     from proxy.store.embedded import EmbeddedStore
 
-    return await EmbeddedStore.open(place.state)
+    # What is overwritten or removed of an encrypted record shall be gone from its file as well.
+    pragmas: dict[str, str | int] = {} if place.keys is None else {"secure_delete": 1}
+    return await EmbeddedStore.open(place.state, pragmas=pragmas)
 
 
 async def _memory(_: Place) -> Store:
@@ -142,7 +147,16 @@ async def _look_at_redis(place: Place) -> str:
 
 async def open_store(place: Place) -> Store:
     """ConfigurationError for what a person must mend."""
-    return await _OPENERS[place.store.partition("://")[0]](place)
+    store = await _OPENERS[place.store.partition("://")[0]](place)
+    try:
+        return await with_keys(store, place.keys, place.shown, place.note, make=place.make)
+    except BaseException as error:
+        await store.close()
+        if isinstance(error, StoreUnavailable):  # it went away just now
+            raise ConfigurationError(
+                f"{place.shown} cannot be used to keep the record: {error.detail}."
+            ) from None
+        raise
 
 
 def _driver(module: str, package: str, extra: str) -> Any:  # noqa: ANN401 (a module, known by its name only)

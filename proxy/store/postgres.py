@@ -27,6 +27,7 @@ from proxy.store.postgres_line import LONG, PATIENCE, Address, Line, Lines, Row
 from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
 from proxy.store.postgres_schema import STANDBYS, move_in, secret_of, standby_warning
+from proxy.store.postgres_secret import PostgresSecret
 from proxy.store.postgres_swaps import Reads, Swaps
 from proxy.store.postgres_wakes import Wakes
 from proxy.store.watchers import Watchers
@@ -41,7 +42,7 @@ def _untold(event: str, **fields: object) -> None:
     """Nobody listens."""
 
 
-class PostgresStore(PostgresRuns):
+class PostgresStore(PostgresRuns, PostgresSecret):
     name = "postgres"
 
     def __init__(

@@ -16,6 +16,7 @@ PUT = (
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at, "
     "size = excluded.size"
 )
+CLEAR = "DELETE FROM semel.cache"
 GET = "SELECT value FROM semel.cache WHERE key = $1 AND expires_at > $2"
 # What has expired, and of the rest what expires first, as far as it is over the limit; a little at a time.
 TRIM = """
@@ -53,6 +54,9 @@ class PostgresCache:
         with contextlib.suppress(StoreUnavailable):
             ((evicted,),) = await self._line.ask(TRIM, (time.time(), self._limit))
             self.evictions += evicted
+
+    async def clear(self) -> None:
+        await self._line.ask(CLEAR)
 
     async def close(self) -> None:
         await self._line.close()

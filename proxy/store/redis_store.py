@@ -9,6 +9,8 @@ store. docs/why/redis.md says what that means, and what Redis promises.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,7 @@ from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.archive import MARK, not_whole
 from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
+from proxy.store.keystone import TELLS_APART
 from proxy.store.marks import Marks, ServedMarks
 from proxy.store.redis_batch import Batch
 from proxy.store.redis_beats import RedisBeats
@@ -38,6 +41,8 @@ GONE = (
     "calls with effects are refused: the record that semel was started with is no longer in the Redis "
     "server; it was emptied, or is another server. Restore the record, or restart semel to begin a new one."
 )
+
+SCANNED = 1000  # names looked at in one step
 
 Note = Callable[..., None]  # what happened, and facts about it
 
@@ -113,8 +118,13 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
 
     async def _look_for_the_record(self, wire: Wire) -> str | None:
         """Whether what was acknowledged is still there. A node of a cluster that is the wrong one says so."""
-        found = await wire.ask("GET", f"{self._tag}:secret") if self.secret else self.secret
-        return None if found == self.secret or isinstance(found, hiredis.ReplyError) else GONE
+        if not self.secret:
+            return None
+        found = await wire.ask("GET", f"{self._tag}:secret")
+        if isinstance(found, hiredis.ReplyError):
+            return None
+        # By what tells records apart: the rest of a keystone changes with its key.
+        return None if found and found[:TELLS_APART] == self.secret[:TELLS_APART] else GONE
 
     def _judge(self, unsafe: str | None) -> None:
         if unsafe != self.unsafe:
@@ -166,6 +176,21 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         await self._beats.forget_dead()
 
     # --- the rest ------------------------------------------------------------------------------------
+
+    async def swap_secret(self, old: bytes, new: bytes) -> bytes:
+        self.secret = await self._pipe.run("swap_secret", old, new)
+        return self.secret
+
+    async def scrub(self) -> None:
+        cursor, cached = b"0", f"{_escaped(self._tag)}:k:*"
+        while True:
+            cursor, names = await self._pipe.ask("SCAN", cursor, "MATCH", cached, "COUNT", SCANNED)
+            if names:
+                await self._pipe.ask("UNLINK", *names)
+            if cursor == b"0":
+                break
+        with contextlib.suppress(StoreUnavailable):  # it may be under way, or not be permitted
+            await self._pipe.ask("BGREWRITEAOF")
 
     async def cache_put(self, key: bytes, value: bytes, ttl: float) -> None:
         name, milliseconds = self._name("k", key), int(ttl * 1000)
@@ -250,3 +275,8 @@ async def _quietly(work: Any) -> None:  # noqa: ANN401 (a coroutine)
         await work
     except StoreUnavailable:
         return
+
+
+def _escaped(text: str) -> str:
+    """In a pattern of Redis: itself and nothing else."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)

@@ -82,6 +82,10 @@ class SharedCache:
         value: bytes | None = await self._ask(self._get, key)
         return value
 
+    async def clear(self) -> None:
+        """What was in it is gone from its file too."""
+        await self._ask(self._clear)
+
     async def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # closed twice
             self._thread.submit(self._close)
@@ -147,6 +151,13 @@ class SharedCache:
             return None
         value = stored[_CHECKSUM:]
         return value if xxhash.xxh3_64_digest(value) == stored[:_CHECKSUM] else None
+
+    def _clear(self, cache: diskcache.Cache) -> None:
+        cache.clear()
+        path = self._directory / diskcache.core.DBNAME
+        with contextlib.closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _recreate(self) -> None:
         """Another process that still has the old files open goes on with them; it loses what may be lost."""

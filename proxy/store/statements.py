@@ -122,6 +122,7 @@ NAMES_BLOB = " UNION ALL ".join(
     for column in ("request_blob", "answer_blob")
 )
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
+SWAP_SECRET = "UPDATE meta SET value = ? WHERE name = 'secret' AND value = ?"  # noqa: S105 (the same)
 COPIED_FROM = "SELECT value FROM meta WHERE name = 'copying'"
 CLOCK = "SELECT value FROM meta WHERE name = 'clock'"
 SET_CLOCK = "INSERT INTO meta VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -313,6 +314,11 @@ def secret(connection: apsw.Connection) -> bytes:
     value = _one(connection, SECRET, ())
     assert isinstance(value, bytes)
     return value
+
+
+def swap_secret(connection: apsw.Connection, old: bytes, new: bytes) -> bytes:
+    connection.execute(SWAP_SECRET, (new, old))
+    return secret(connection)
 
 
 def copied_from(connection: apsw.Connection) -> str | None:

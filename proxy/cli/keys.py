@@ -1,0 +1,250 @@
+"""`semel keys`: the keys that a record is encrypted with.
+
+    semel keys new --key-file F     make a key; in a file that has one it is put first, and is used at once
+    semel keys list                 which keys there are, and how many calls are sealed with each
+    semel keys rotate               encrypt everything with the first key; --new makes that one before
+    semel keys drop ID              take a key that nothing is sealed with out of the file
+
+Rotating goes on beside running proxies, and can be broken off and begun again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.cli.key_files import add_key, drop_key
+from proxy.cli.output import DONE, REFUSED, Refused, add_json, print_json, warn
+from proxy.cli.parsing import examples
+from proxy.cli.reach import add_store_flags, opened_store, settings_of
+from proxy.errors import ConfigurationError
+from proxy.store.keyring import VARIABLE, new_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from proxy.rotating import Rotated
+    from proxy.store.sealed import SealedStore
+
+_KEY = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
+SCHEMA = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {
+                "key": _KEY,
+                "calls": {"type": "integer", "minimum": 0},
+                "resealed": {"type": "integer", "minimum": 0},
+                "left": {"type": "integer", "minimum": 0},
+                "unreadable": {"type": "object", "additionalProperties": {"type": "string"}},
+            },
+            "required": ["key", "calls", "resealed", "left", "unreadable"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {
+                "keys": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "id": {"type": "string", "pattern": "^([0-9a-f]{16})?$"},
+                            "use": {"enum": ["seals", "opens", "missing", "not encrypted"]},
+                            "calls": {"type": "integer", "minimum": 0},
+                        },
+                        "required": ["id", "use", "calls"],
+                        "additionalProperties": False,
+                    },
+                }
+            },
+            "required": ["keys"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_CLEAR_LINE = "\r\x1b[K"
+SOON = 0.1  # seconds between two signs of progress
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    group = commands.add_parser(
+        "keys", help="keys of an encrypted record", description="The keys that a record is encrypted with."
+    )
+    below = group.add_subparsers(dest="action", required=True, metavar="ACTION")
+    new = below.add_parser(
+        "new",
+        help="make a key",
+        description="Make a key: print it, or put it first into a file, which is made if it is not there.",
+        epilog=examples("semel keys new", "semel keys new --key-file /etc/semel/keys"),
+    )
+    new.add_argument("--key-file", metavar="F", type=Path, help="put it there instead of printing it")
+    new.set_defaults(run=_new)
+    listed = below.add_parser(
+        "list", help="which keys there are", description="Which keys there are, and what is sealed with each."
+    )
+    rotate = below.add_parser(
+        "rotate",
+        help="encrypt everything with the first key",
+        description=__doc__,
+        epilog=examples("semel keys rotate --new", "semel keys rotate --store postgres://… --json"),
+    )
+    rotate.add_argument("--new", action="store_true", help="make a new key first, in the key file")
+    drop = below.add_parser(
+        "drop", help="remove a key from the file", description="Remove a key that nothing is sealed with."
+    )
+    drop.add_argument("id", metavar="ID", help="as `semel keys list` shows it")
+    for command, run in ((listed, _list), (rotate, _rotate), (drop, _drop)):
+        add_store_flags(command)
+        command.set_defaults(run=run)
+    add_json(listed)
+    add_json(rotate)
+
+
+def _new(options: argparse.Namespace) -> int:
+    if options.key_file is None:
+        print(new_key())
+        return DONE
+    name, first = add_key(options.key_file)
+    print(f"{options.key_file}: key {name}, {'the first' if first else 'before the others'}")
+    if first:
+        print(f"Keep a copy of it elsewhere: without it the record cannot be read. Name it in semel.yaml:\n\n"
+              f"encryption: {{key_file: {options.key_file}}}")  # fmt: skip
+    return DONE
+
+
+def _list(options: argparse.Namespace) -> int:
+    import asyncio
+
+    rows = asyncio.run(_listed(options))
+    if options.json:
+        print_json({"keys": rows})
+        return DONE
+    for row in rows:
+        print(f"{row['id'] or '-':16}  {row['use']:13}  calls: {row['calls']:,}")
+    return DONE
+
+
+async def _listed(options: argparse.Namespace) -> list[dict[str, object]]:
+    from proxy.rotating import counted_by_key
+
+    async with _encrypted(options) as store:
+        counts = await counted_by_key(store)
+        names = [key.name for key in store.keys.ring]
+        uses = dict.fromkeys(names, "opens") | {store.keys.current().name: "seals"}
+        return [
+            {"id": name, "use": uses.get(name, "missing" if name else "not encrypted"), "calls": counts[name]}
+            for name in dict.fromkeys((*names, *sorted(counts)))
+            if counts.setdefault(name, 0) or name in uses
+        ]
+
+
+def _rotate(options: argparse.Namespace) -> int:
+    import asyncio
+
+    if options.new:
+        name, _ = add_key(_key_file(options), make=False)
+        warn(f"the new key is {name}: keep a copy of {_key_file(options)}")
+    rotated = asyncio.run(_rotated(options))
+    done = not rotated.left and not rotated.unreadable
+    if options.json:
+        fields = ("key", "calls", "resealed", "left", "unreadable")
+        print_json({name: getattr(rotated, name) for name in fields})
+    else:
+        print(f"{rotated.resealed:,} of {rotated.calls:,} calls encrypted anew with the key {rotated.key}")
+    for call, why in list(rotated.unreadable.items())[:10]:
+        warn(f"call {call} stays as it is: {why}")
+    if rotated.left:
+        warn(
+            f"{rotated.left:,} calls were written with another key meanwhile: a semel is running with other "
+            "keys. Give it the same, and rotate again."
+        )
+    return DONE if done else REFUSED
+
+
+async def _rotated(options: argparse.Namespace) -> Rotated:
+    from proxy.clock import SystemClock
+    from proxy.rotating import Rotation
+
+    progress = _Progress()
+    try:
+        async with _encrypted(options, make=True) as store:
+            return await Rotation(store, SystemClock(), progress.show).rotate()
+    finally:
+        progress.clear()
+
+
+def _drop(options: argparse.Namespace) -> int:
+    import asyncio
+
+    path = _key_file(options)
+    asyncio.run(_is_needless(options, path))
+    drop_key(path, options.id)
+    print(f"{path}: key {options.id} removed")
+    return DONE
+
+
+async def _is_needless(options: argparse.Namespace, path: Path) -> None:
+    """Raises Refused if it is not."""
+    from proxy.rotating import counted_by_key
+    from proxy.store.keystone import sealed_with
+
+    async with _encrypted(options) as store:
+        name, keys = options.id, store.keys
+        if name not in [key.name for key in keys.ring]:
+            raise Refused(f"There is no key {name} in {path}: `semel keys list` shows those that are.")
+        if name == keys.current().name:
+            raise Refused(f"{name} is the first key of {path}, with which semel encrypts. Put another first.")
+        calls = (await counted_by_key(store)).get(name, 0)
+        if calls or sealed_with(store.inner.secret).hex() == name:
+            raise Refused(
+                f"The record needs the key {name} ({calls:,} calls): run `semel keys rotate` first. Nothing "
+                "was changed."
+            )
+
+
+def _key_file(options: argparse.Namespace) -> Path:
+    encryption = settings_of(options).encryption
+    if encryption is None or not encryption.key_file:
+        raise ConfigurationError(
+            "There is no key file to change: name one with `encryption: {key_file: F}` in semel.yaml, or "
+            f"with SEMEL_ENCRYPTION_KEY_FILE. Keys given by {VARIABLE} are changed where that is set."
+        )
+    return Path(encryption.key_file)
+
+
+@asynccontextmanager
+async def _encrypted(options: argparse.Namespace, *, make: bool = False) -> AsyncIterator[SealedStore]:
+    from proxy.store.sealed import SealedStore
+
+    if settings_of(options).encryption is None:
+        raise ConfigurationError(
+            "There is no key: say `encryption: {key_file: F}` in semel.yaml, SEMEL_ENCRYPTION_KEY_FILE or "
+            f"{VARIABLE}. `semel keys new --key-file F` makes one."
+        )
+    async with opened_store(options, make=make) as store:
+        if not isinstance(store, SealedStore):
+            raise Refused("The record is not encrypted yet: `semel keys rotate` encrypts it.")
+        yield store
+
+
+class _Progress:
+    """One line on a terminal, written over and over and gone at the end; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._shown = False
+
+    def show(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next and sys.stderr.isatty():
+            self._next = time.monotonic() + SOON
+            print(f"{_CLEAR_LINE}{done:,} of {total:,} calls", end="", file=sys.stderr, flush=True)
+            self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

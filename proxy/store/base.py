@@ -134,9 +134,9 @@ class Store(Protocol):
     async def swap_secret(self, old: bytes, new: bytes) -> bytes:
         """Keep `new` in its place if it is still `old`. What stands there now, durably."""
 
-    async def scrub(self) -> None:
-        """Forget the shared cache, and bring what was overwritten before out of the store's own logs, as far
-        as the store can see to that while others work with it."""
+    async def scrub(self) -> str:
+        """Forget the shared cache, and bring what was overwritten before out of the store's files, as far as
+        that can be done while others work with it. What is left to do, for people; empty: nothing."""
 
     async def get(self, key: bytes, known: Call | None = None) -> Call | None:
         """With `known`, a row read before: if it is still that one, in that version, it need not be read

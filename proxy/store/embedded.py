@@ -36,6 +36,7 @@ from proxy.store.database import Patience, close_quietly, unavailable
 from proxy.store.embedded_runs import EmbeddedRuns
 from proxy.store.premises import Premises, move_in
 from proxy.store.reader import Reader
+from proxy.store.scrubbing import scrub
 from proxy.store.shared_cache import SharedCache
 from proxy.store.unnamed import Found, Unnamed
 from proxy.store.watchers import Watchers
@@ -44,8 +45,6 @@ from proxy.store.writer import Writer
 CACHE_LIMIT = 1024 * 1024 * 1024
 # Marks are written this long after the first of them: seldom enough to coalesce, within the second promised.
 MARKS_AFTER = 0.5
-# How often a busy log is tried to be emptied, each time for as long as a writer waits.
-SCRUBS = 20
 # The time is written down once in so many seconds, not at every look.
 CLOCK_STEP = 60.0
 
@@ -276,23 +275,10 @@ class EmbeddedStore(EmbeddedRuns):
         self.secret = await self._writer.submit(statements.swap_secret, old, new)
         return self.secret
 
-    async def scrub(self) -> None:
+    async def scrub(self) -> str:
         await self._cache.clear()
-        await asyncio.to_thread(self._empty_log)
-
-    def _empty_log(self) -> None:
-        """Beside a busy writer: a moment when nobody reads is enough, and one of these comes soon."""
-        connection = None
-        try:
-            connection = self._database.connect(Patience())
-            for _ in range(SCRUBS):
-                with contextlib.suppress(apsw.BusyError):
-                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                    return
-        except Exception as error:
-            raise unavailable(error) from error
-        finally:
-            close_quietly(connection)
+        alone = not await asyncio.to_thread(self._owner.others_live)
+        return await asyncio.to_thread(scrub, self._database, alone=alone)
 
     async def clock_mark(self, now: float) -> float:
         mark: float = await self._reader.submit(statements.clock_mark)

@@ -277,9 +277,10 @@ class MemoryStore(MemoryRuns):
         self.secret = self.world.secret
         return self.secret
 
-    async def scrub(self) -> None:
+    async def scrub(self) -> str:
         self._check()
         self.world.cache.clear()
+        return ""
 
     async def cache_get(self, key: bytes) -> bytes | None:
         self._check()

@@ -86,6 +86,9 @@ class Owner:
         except FileNotFoundError:
             return True
 
+    def others_live(self) -> bool:
+        return living(self._directory) > 1
+
     def forget_dead(self, needed: frozenset[str]) -> None:
         """Remove the files of dead owners, save those in `needed`."""
         for path in self._directory.glob(f"*{_SUFFIX}"):

@@ -7,8 +7,11 @@ from proxy.store.postgres_line import LONG, Line, Lines
 
 _SECRET = "SELECT value FROM semel.meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
 _SWAP = "UPDATE semel.meta SET value = $2 WHERE name = 'secret' AND value = $1"
-# Old versions of rows are then free to be written over; nobody can say when that happens.
 _VACUUM = "VACUUM semel.calls, semel.cache"
+LEFT = (
+    "PostgreSQL writes over old versions of rows in its own time, and its log and backups have them too: for "
+    "the tables, VACUUM FULL semel.calls at a quiet hour sees to it"
+)
 
 
 class PostgresSecret:
@@ -25,6 +28,7 @@ class PostgresSecret:
         self.secret = bytes(secret)
         return self.secret
 
-    async def scrub(self) -> None:
+    async def scrub(self) -> str:
         await self._cache.clear()
         await self._lines.ask(_VACUUM, again=True, patience=LONG)
+        return LEFT

@@ -9,7 +9,6 @@ store. docs/why/redis.md says what that means, and what Redis promises.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import secrets
 from collections.abc import Callable
@@ -181,7 +180,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self.secret = await self._pipe.run("swap_secret", old, new)
         return self.secret
 
-    async def scrub(self) -> None:
+    async def scrub(self) -> str:
         cursor, cached = b"0", f"{_escaped(self._tag)}:k:*"
         while True:
             cursor, names = await self._pipe.ask("SCAN", cursor, "MATCH", cached, "COUNT", SCANNED)
@@ -189,8 +188,11 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
                 await self._pipe.ask("UNLINK", *names)
             if cursor == b"0":
                 break
-        with contextlib.suppress(StoreUnavailable):  # it may be under way, or not be permitted
+        try:
             await self._pipe.ask("BGREWRITEAOF")
+        except StoreUnavailable as error:  # it may be under way, or not be permitted
+            return f"the server's log still has what was overwritten: BGREWRITEAOF ({error.detail})"
+        return ""
 
     async def cache_put(self, key: bytes, value: bytes, ttl: float) -> None:
         name, milliseconds = self._name("k", key), int(ttl * 1000)

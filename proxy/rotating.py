@@ -19,7 +19,7 @@ from proxy.recorded import size_apart
 from proxy.spool import Spool
 from proxy.store import keystone
 from proxy.store.base import BlobLost, BlobRef, Query
-from proxy.store.codec import Codec, DamagedRecord
+from proxy.store.codec import UNREADABLE, Codec, DamagedRecord
 from proxy.store.keyring import LOOK_AGAIN
 from proxy.store.keystone import Keystone
 from proxy.store.sealed import SealedStore
@@ -127,13 +127,12 @@ class Rotation:
     async def _reseal(self, stored: Call) -> bool:
         """False: it is another row by now, or cannot be opened."""
         opened = self._store.rows.opened(stored)
-        why = _unreadable(opened)
-        if why:
-            self._unreadable[stored.id] = why
+        if _is_unreadable(opened):
+            self._unreadable[stored.id] = "it was changed, moved, or its key is not here"
             return False
         try:
             opened = await self._with_sealed_bodies(opened)
-        except BlobLost as error:
+        except (BlobLost, DamagedRecord) as error:
             self._unreadable[stored.id] = str(error)
             return False
         entry = Entry(
@@ -149,7 +148,7 @@ class Rotation:
         return (await self._store.swap(written, entry, expected=stored.version)).won
 
     async def _with_sealed_bodies(self, call: Call) -> Call:
-        """Raises BlobLost."""
+        """Raises BlobLost, or DamagedRecord."""
         answer = call.answer
         if is_bare(call.request_blob):
             stored = Codec().open_request(call.request)
@@ -171,18 +170,10 @@ def _has_bare_body(opened: Call) -> bool:
     return is_bare(opened.request_blob) or (opened.answer is not None and is_bare(opened.answer.blob))
 
 
-def _unreadable(opened: Call) -> str:
-    """Why not; empty: all of it is readable."""
-    codec, answer = Codec(), opened.answer
-    try:
-        codec.open_request(opened.request)
-        if answer is not None and answer.head:
-            codec.open_head(answer.head)
-        if answer is not None and answer.body:
-            codec.open_body(answer.body)
-    except DamagedRecord as error:
-        return str(error)
-    return ""
+def _is_unreadable(opened: Call) -> bool:
+    answer = opened.answer
+    values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
+    return any(value[:1] == bytes([UNREADABLE]) for value in values)
 
 
 async def counted_by_key(store: SealedStore) -> dict[str, int]:

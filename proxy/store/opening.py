@@ -17,7 +17,7 @@ from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.archive import Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
-from proxy.store.keyring import Keys
+from proxy.store.keyring import FileKeys, Keys, open_to_others
 from proxy.store.sealed import with_keys
 
 Note: TypeAlias = Callable[..., None]  # an event and its fields
@@ -149,6 +149,8 @@ async def open_store(place: Place) -> Store:
     """ConfigurationError for what a person must mend."""
     store = await _OPENERS[place.store.partition("://")[0]](place)
     try:
+        if isinstance(place.keys, FileKeys) and open_to_others(place.keys.path) and place.make:
+            place.note("key-file-readable", detail=f"others may read {place.keys.path}: chmod 600")
         return await with_keys(store, place.keys, place.shown, place.note, make=place.make)
     except BaseException as error:
         await store.close()

@@ -175,7 +175,7 @@ async def test_rotation_beside_callers(tmp_path: Path) -> None:
         ):
             callers = Callers([one, two], seed)
             await callers.more(30)
-            for _ in range(count(test=2, soak=10)):
+            for _ in range(count(test=1, soak=10)):
                 old = GivenKeys(path.read_text())
                 rotated = json.loads(await keys("rotate", "--new", "--json", key_file=path, state=state))
                 assert (rotated["left"], rotated["unreadable"]) == (0, {})

@@ -18,6 +18,7 @@ from proxy.settings import (
     VARIABLES,
     Address,
     Auth,
+    Encryption,
     Limits,
     Role,
     Settings,
@@ -143,16 +144,30 @@ def test_relative_paths_count_from_the_file_that_names_them(tmp_path: Path) -> N
     assert load_settings({"state": "data"}, HOME, config).state == Path("data")
 
 
+def test_a_key_is_given_by_a_file_or_by_itself(tmp_path: Path) -> None:
+    """Never both: nobody would know which one the record was written with. It is not shown."""
+    by_file = load_settings({}, {**HOME, "SEMEL_ENCRYPTION_KEY_FILE": "~/keys"})
+    assert by_file.encryption == Encryption(key_file="/home/agent/keys")
+    by_itself = load_settings({}, {"SEMEL_ENCRYPTION_KEY": "c2VjcmV0"})
+    assert by_itself.encryption == Encryption(key="c2VjcmV0")
+    assert "c2VjcmV0" not in repr(by_itself)
+    assert by_file.is_encrypted
+    assert by_itself.is_encrypted
+    both = mistakes("encryption: {key_file: /etc/keys}\n", env={"SEMEL_ENCRYPTION_KEY": "c2VjcmV0"})
+    assert both == [
+        "SEMEL_ENCRYPTION_KEY: there is a key file too, encryption.key_file: leave out one of them"
+    ]
+
+
 def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
     found = mistakes(
         "lisen: 127.0.0.1:1\nlimits: {spool: 1MB, conections: 4}\npolicies: presets\nreload: maybe\n",
-        env={"SEMEL_LISTEN": "8080", "SEMEL_LIMIT_SPOOL": "1MiB", "SEMEL_ENCRYPTION_KEY": "secret"},
+        env={"SEMEL_LISTEN": "8080", "SEMEL_LIMIT_SPOOL": "1MiB"},
         flags={"state": "", "store": "embeded"},
     )
     assert [line.split(": ", 1) for line in found] == [
         ["--state-dir", "a text is wanted, this is nothing"],
         ["--store", "'embeded' is not a store: did you mean 'embedded'?"],
-        ["SEMEL_ENCRYPTION_KEY", "this variable is not supported yet: remove it"],
         ["SEMEL_LIMIT_SPOOL", "unknown variable: did you mean 'SEMEL_LIMITS_SPOOL'?"],
         ["SEMEL_LISTEN", "'8080' has no host: did you mean 127.0.0.1:8080?"],
         ["semel.yaml:1:1", "unknown key 'lisen': did you mean 'listen'?"],
@@ -167,7 +182,6 @@ def test_all_mistakes_are_told_at_once_each_where_it_stands() -> None:
     "text",
     [
         "tls: {cert: a, key: b}",
-        "encryption: {key_file: k}",
     ],
 )
 def test_what_a_later_version_does_is_refused_not_ignored(text: str) -> None:

@@ -1,0 +1,120 @@
+"""`semel keys`: made, listed, rotated, dropped; a key that is needed is never taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from proxy.cli.keys import SCHEMA
+from proxy.store.embedded import EmbeddedStore
+from proxy.store.keyring import GivenKeys, parse
+from tests.cli.command import semel
+from tests.stores import calls
+
+Capsys = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record of three calls that is not encrypted, and a place for keys."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY_FILE", str(tmp_path / "keys"))
+
+    async def fill() -> None:
+        store = await EmbeddedStore.open(tmp_path / "state")
+        for _ in range(3):
+            call, entry = calls.claim(store.owner)
+            await store.swap(call, entry, expected=0)
+            await store.swap(*calls.settle(call), expected=1)
+        await store.close()
+
+    asyncio.run(fill())
+    return tmp_path / "state"
+
+
+def names(tmp_path: Path) -> list[str]:
+    return [key.name for key in parse((tmp_path / "keys").read_text(), "keys")]
+
+
+def test_a_new_key_is_printed_or_put_first(tmp_path: Path, capsys: Capsys) -> None:
+    """In a file that nobody else may read; what was there stays behind it."""
+    printed = semel(capsys, "keys", "new")
+    assert printed.status == 0
+    assert len(GivenKeys(printed.out).ring) == 1
+    path = tmp_path / "keys"
+    first = semel(capsys, "keys", "new", "--key-file", path)
+    assert first.status == 0
+    assert f"encryption: {{key_file: {path}}}" in first.out
+    assert path.stat().st_mode & 0o777 == 0o600
+    (before,) = names(tmp_path)
+    assert semel(capsys, "keys", "new", "--key-file", path).status == 0
+    assert names(tmp_path)[1:] == [before]
+    assert path.read_text().split()[0] not in first.out
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_from_a_record_in_the_clear_to_the_second_key(tmp_path: Path, state: Path, capsys: Capsys) -> None:
+    """Each step says what comes next, and says no where it would cost the record."""
+    missing = semel(capsys, "keys", "list", "--state-dir", state)
+    assert (missing.status, "semel keys new --key-file" in missing.err) == (2, True)
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    (first,) = names(tmp_path)
+    early = semel(capsys, "keys", "list", "--state-dir", state)
+    assert (early.status, "`semel keys rotate` encrypts it" in early.err) == (1, True)
+    rotated = semel(capsys, "keys", "rotate", "--state-dir", state, "--json").document(SCHEMA)
+    assert rotated == {"key": first, "calls": 3, "resealed": 3, "left": 0, "unreadable": {}, "to_do": ""}
+    for wrong in ("drop", first), ("drop", "0" * 16):
+        refused = semel(capsys, "keys", *wrong, "--state-dir", state)
+        assert refused.status == 1, refused
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    needed = semel(capsys, "keys", "drop", first, "--state-dir", state)
+    assert (needed.status, "run `semel keys rotate` first" in needed.err) == (1, True)
+    assert len(names(tmp_path)) == 2
+    again = semel(capsys, "keys", "rotate", "--state-dir", state)
+    assert again.status == 0
+    assert "3 of 3 calls encrypted anew" in again.out
+    second = names(tmp_path)[0]
+    listed = semel(capsys, "keys", "list", "--state-dir", state, "--json").document(SCHEMA)["keys"]
+    assert listed == [
+        {"id": second, "use": "seals", "calls": 3},
+        {"id": first, "use": "opens", "calls": 0},
+    ]
+    assert first in semel(capsys, "keys", "list", "--state-dir", state).out
+    assert semel(capsys, "keys", "drop", first, "--state-dir", state).status == 0
+    assert names(tmp_path) == [second]
+    assert semel(capsys, "calls", "list", "--state-dir", state).status == 0
+    (tmp_path / "keys").write_text("nonsense")
+    assert semel(capsys, "calls", "list", "--state-dir", state).status == 2
+
+
+def test_without_its_key_no_command_opens_the_record(
+    tmp_path: Path, state: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each says where a key may be named."""
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    semel(capsys, "keys", "rotate", "--state-dir", state)
+    monkeypatch.delenv("SEMEL_ENCRYPTION_KEY_FILE")
+    for command in (["calls", "list"], ["gc"], ["stats"], ["runs", "list"]):
+        ran = semel(capsys, *command, "--state-dir", state)
+        assert ran.status == 2, ran
+        assert "SEMEL_ENCRYPTION_KEY" in ran.err
+
+
+def test_keys_of_the_environment_are_not_changed(
+    tmp_path: Path, state: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no file to write into; with two of them there the rotation itself works."""
+    monkeypatch.delenv("SEMEL_ENCRYPTION_KEY_FILE")
+    old, new = (semel(capsys, "keys", "new").out.strip() for _ in range(2))
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY", old)
+    assert semel(capsys, "keys", "rotate", "--state-dir", state).status == 0
+    refused = semel(capsys, "keys", "rotate", "--new", "--state-dir", state)
+    assert (refused.status, "no key file" in refused.err) == (2, True)
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY", f"{new},{old}")
+    assert semel(capsys, "keys", "rotate", "--state-dir", state).status == 0
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY", new)
+    assert semel(capsys, "calls", "list", "--state-dir", state).status == 0
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY", old)
+    assert semel(capsys, "calls", "list", "--state-dir", state).status == 2

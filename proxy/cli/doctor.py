@@ -99,7 +99,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(options: argparse.Namespace) -> int:
     from proxy.ca import CERTIFICATE, FOLDER
     from proxy.cli import examine
-    from proxy.cli.examine_store import store_findings
+    from proxy.cli.examine_store import key_findings, store_findings
     from proxy.cli.handshake import reach_all
     from proxy.cli.sdks import advice
     from proxy.settings import Settings
@@ -111,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
     # With a broken semel.yaml the rest is looked at as far as it does not depend on it.
     proxy = options.proxy or _url_of(settings or Settings())
     if settings:
+        findings += key_findings(settings)
         findings += store_findings(settings)
         findings += examine.state_directory(settings)
         findings += examine.listener(settings, options.proxy)

@@ -118,3 +118,21 @@ def test_keys_of_the_environment_are_not_changed(
     assert semel(capsys, "calls", "list", "--state-dir", state).status == 0
     monkeypatch.setenv("SEMEL_ENCRYPTION_KEY", old)
     assert semel(capsys, "calls", "list", "--state-dir", state).status == 2
+
+
+def test_the_doctor_looks_at_the_keys(
+    tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there are and which encrypts; a file that others may read; one that is not there."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "keys"
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY_FILE", str(path))
+    looked = semel(capsys, "doctor", "--state-dir", tmp_path / "state")
+    assert looked.status == 1
+    assert "cannot be read" in looked.out
+    semel(capsys, "keys", "new", "--key-file", path)
+    path.chmod(0o644)
+    told = semel(capsys, "doctor", "--state-dir", tmp_path / "state").out
+    assert f"{names(tmp_path)[0]} encrypts" in told
+    assert f"chmod 600 {path}" in told
+    assert path.read_text().strip() not in told

@@ -136,3 +136,18 @@ def test_the_doctor_looks_at_the_keys(
     assert f"{names(tmp_path)[0]} encrypts" in told
     assert f"chmod 600 {path}" in told
     assert path.read_text().strip() not in told
+
+
+def test_a_copy_is_opened_by_the_same_key(
+    tmp_path: Path, state: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is copied as it is: whoever copies needs no key, and gets nothing to read."""
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    semel(capsys, "keys", "rotate", "--state-dir", state)
+    monkeypatch.delenv("SEMEL_ENCRYPTION_KEY_FILE")
+    copied = semel(capsys, "store", "copy", state, tmp_path / "copy", "--quiet")
+    assert copied.status == 0, copied
+    assert semel(capsys, "calls", "list", "--state-dir", tmp_path / "copy").status == 2
+    monkeypatch.setenv("SEMEL_ENCRYPTION_KEY_FILE", str(tmp_path / "keys"))
+    listed = semel(capsys, "calls", "list", "--state-dir", tmp_path / "copy")
+    assert listed.status == 0, listed

@@ -15,6 +15,7 @@ from typing import cast
 
 import pytest
 
+from proxy import answers
 from proxy.app import App
 from proxy.core.intent import Answer as Recorded
 from proxy.core.intent import Call, Entry, evolve
@@ -237,3 +238,30 @@ async def test_what_is_redacted_is_kept_whole_to_be_sent_again(tmp_path: Path) -
         assert b"4242-asked" not in kept + shown
         bodies = {bytes(one.body) for one in origin.requests}
         assert bodies == {card}
+
+
+async def test_a_damaged_body_is_told_of_without_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found while it is handed on: the caller is cut off, the next is told, and no log has what opens it."""
+    if ambient.store() != ambient.EMBEDDED:
+        pytest.skip("bodies are files of the embedded store")
+    monkeypatch.setattr(answers, "STREAMED_FROM", 1000)
+    log = io.StringIO()
+    async with Origin((*READ_ALL, answer(200, b"y" * 4 * LARGE))) as origin:
+        async with semel(
+            tmp_path, POLICY.format(port=origin.port), settings=key_file(tmp_path), log=log
+        ) as app:
+            await post(app, "one", asked())
+            (row,) = (await app.store.find(Query())).calls
+            digest, _, secret = _answer(row).blob.partition(".")
+            path = tmp_path / "state" / "blobs" / digest[:2] / digest
+            data = bytearray(path.read_bytes())
+            data[2 * LARGE] ^= 1
+            path.write_bytes(data)
+            assert not (await post(app, "one", asked())).complete
+            assert (await post(app, "one", asked())).status == 410
+        assert len(origin.requests) == 1
+    assert digest in log.getvalue()
+    assert secret
+    assert secret not in log.getvalue()

@@ -86,12 +86,14 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a portion of collecting removed, or would remove. `more`: there is another portion."""
+    """What a portion of collecting removed, or would remove. `runs`: of which only the name is left now.
+    `more`: there is another portion."""
 
     calls: int
     blobs: int
     bytes: int
     more: bool
+    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

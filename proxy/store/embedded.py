@@ -46,6 +46,7 @@ CACHE_LIMIT = 1024 * 1024 * 1024
 MARKS_AFTER = 0.5
 # The time is written down once in so many seconds, not at every look.
 CLOCK_STEP = 60.0
+NO_RUNS: frozenset[tuple[str, str]] = frozenset()
 
 T = TypeVar("T")
 
@@ -244,17 +245,24 @@ class EmbeddedStore(EmbeddedRuns):
             blobs=found.files,
             bytes=removed.bytes + found.bytes,
             more=removed.more or found.more,
+            runs=removed.runs,
         )
 
     def _remove_blobs(self, connection: apsw.Connection, limit: int) -> Found:
         return self._unnamed.remove(limit, partial(statements.names_blob, connection))
 
     def _count_collectable(self, connection: apsw.Connection, now: float, runs_before: float) -> Collected:
-        calls, size = statements.expired_in_all(connection, now)
-        in_runs, more_bytes = run_statements.over_in_all(connection, runs_before)
-        calls, size = calls + in_runs, size + more_bytes
-        found = self._unnamed.count(partial(statements.names_blob, connection, collected=now))
-        return Collected(calls=calls, blobs=found.files, bytes=size + found.bytes, more=False)
+        alone, size = statements.expired_in_all(connection, now)
+        ending, over = run_statements.over_in_all(connection, runs_before) if runs_before else (0, NO_RUNS)
+        in_runs, size_in_runs = run_statements.calls_of(connection, over)
+        found = self._unnamed.count(partial(statements.will_name_blob, connection, now, over))
+        return Collected(
+            calls=alone + in_runs,
+            blobs=found.files,
+            bytes=size + size_in_runs + found.bytes,
+            more=False,
+            runs=ending,
+        )
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

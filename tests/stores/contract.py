@@ -707,6 +707,20 @@ class StoreContract:
         assert (await other.collect(AFTER_ALL)).blobs == 0
         await self._present(other, blob)
 
+    async def test_who_has_begun_to_read_a_blob_reads_it_to_its_end(self, store: Store, other: Store) -> None:
+        """It is collected meanwhile; whoever comes later finds none. Put again, it is whole for everybody."""
+        content = os.urandom(3_000_000)
+        blob = await store.put_blob([content])
+        reading = store.read_blob(blob)
+        parts = [await anext(reading)]
+        await self.age(blob)
+        assert (await other.collect(AFTER_ALL)).blobs == 1
+        with pytest.raises(BlobLost):
+            await self._present(store, blob)
+        assert await other.put_blob([content]) == blob
+        assert b"".join([*parts, *[part async for part in reading]]) == content
+        await self._present(store, blob)
+
     async def _present(self, store: Store, *blobs: BlobRef) -> None:
         for blob in blobs:
             assert len(b"".join([chunk async for chunk in store.read_blob(blob)])) == blob.size

@@ -133,7 +133,7 @@ async def test_no_failure_ends_the_collecting() -> None:
         "store-trouble", "collected", "store-trouble", "collecting-failed", "collected",
     ]  # fmt: skip
     assert notebook.notes[0][1] == {"doing": "collecting", "error": "the disk is full"}
-    assert notebook.notes[1][1] == {"calls": 5, "blobs": 1, "bytes": 10}
+    assert notebook.notes[1][1] == {"calls": 5, "runs": 0, "blobs": 1, "bytes": 10}
     assert notebook.notes[3][1] == {"error": "KeyError: 'a defect'"}
     assert notebook.notes[4][1]["calls"] == 1
     assert store.world.calls == {}

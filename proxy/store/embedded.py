@@ -19,6 +19,7 @@ import apsw
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
+from proxy.faults import Point, reach
 from proxy.store import run_statements, statements
 from proxy.store.base import (
     BlobRef,
@@ -205,11 +206,18 @@ class EmbeddedStore(EmbeddedRuns):
 
     async def census(self) -> Census:
         figures: statements.Figures = await self._reader.submit(statements.figures)
+        parts = {
+            "rows": figures.database_bytes - figures.free_bytes + self._database.log_size(),
+            "unused": figures.free_bytes,
+            "blobs": self._blobs.bytes_used(),
+            "cache": await self._cache.bytes_used(),
+        }
         return Census(
             by_state=figures.by_state,
             oldest_doubt_at=figures.oldest_doubt_at,
-            bytes_used=figures.database_bytes + self._database.log_size() + self._blobs.bytes_used(),
+            bytes_used=sum(parts.values()),
             cache_evictions=self._cache.evictions,
+            parts=parts,
         )
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
@@ -237,6 +245,7 @@ class EmbeddedStore(EmbeddedRuns):
             return await self._apart(self._count_collectable, now, runs_before)
         async with self._collecting:
             removed: statements.Removed = await self._writer.collect(now, limit, runs_before)
+            reach(Point.CALLS_COLLECTED)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             found = Found(files=0, bytes=0) if removed.more else await self._apart(self._remove_blobs, limit)
         self._blobs.shrunk(found.bytes)

@@ -198,17 +198,21 @@ class MemoryStore(MemoryRuns):
 
     async def census(self) -> Census:
         self._check()
-        calls = self.world.calls.values()
+        world, calls = self.world, self.world.calls.values()
+        parts = {
+            "rows": sum(map(_size, calls)),
+            "blobs": sum(map(len, world.blobs.values())),
+            "cache": sum(len(value) for value, _ in world.cache.values()),
+        }
         return Census(
             by_state={state: sum(call.state is state for call in calls) for state in State},
             oldest_doubt_at=min(
                 (call.doubt.since for call in calls if call.state is State.IN_DOUBT and call.doubt),
                 default=None,
             ),
-            bytes_used=sum(map(_size, calls))
-            + sum(map(len, self.world.blobs.values()))
-            + sum(len(value) for value, _ in self.world.cache.values()),
+            bytes_used=sum(parts.values()),
             cache_evictions=0,
+            parts=parts,
         )
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
-from proxy.store.base import Query, takes_seq
+from proxy.store.base import Census, Query, takes_seq
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, Row, call_to_row, row_to_call, row_to_entry
 from proxy.store.run_codec import exchange_to_row
 
@@ -70,8 +70,10 @@ LIVE_CALLS = (
 COUNTS = "SELECT state, sum(n)::bigint FROM semel.counts GROUP BY state"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM semel.calls WHERE state = 'in_doubt'"
 BYTES_USED = (
-    "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
-    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r'"
+    "SELECT CASE WHEN relname IN ('blobs', 'parts', 'uploads') THEN 'blobs' "
+    "WHEN relname = 'cache' THEN 'cache' ELSE 'rows' END AS part, "
+    "sum(pg_total_relation_size(oid))::bigint FROM pg_class "
+    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r' GROUP BY part"
 )
 _EXPIRED = (
     "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL AND run = '' AND expires_at < $1"
@@ -242,6 +244,13 @@ def key_of(row: Row) -> bytes:
     return key
 
 
-def states(rows: Iterable[Row]) -> dict[State, int]:
-    counted: dict[str, int] = dict(rows)
-    return {state: counted.get(state.value, 0) for state in State}
+def census(counts: Iterable[Row], doubt: Sequence[Row], sizes: Iterable[Row], *, evictions: int) -> Census:
+    counted: dict[str, int] = dict(counts)
+    parts: dict[str, int] = dict(sizes)
+    return Census(
+        by_state={state: counted.get(state.value, 0) for state in State},
+        oldest_doubt_at=doubt[0][0],
+        bytes_used=sum(parts.values()),
+        cache_evictions=evictions,
+        parts=parts,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from proxy.faults import Point, reach
 from proxy.store import postgres_calls as statements
 from proxy.store.base import Collected
 from proxy.store.postgres_blobs import PostgresBlobs
@@ -29,11 +30,14 @@ class Collector:
                 room = max(1, limit - calls)
                 in_runs, bytes_, more, runs = await self._portion(statements.COLLECT_RUNS, runs_before, room)
                 calls, size = calls + in_runs, size + bytes_
+            reach(Point.CALLS_COLLECTED)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             blobs = 0
             if not more:
                 blobs, bytes_, more = await self._blobs.collect(limit)
                 size += bytes_
+                if blobs:
+                    reach(Point.BLOB_COLLECTED)
         return Collected(calls=calls, blobs=blobs, bytes=size, more=more, runs=runs)
 
     async def _portion(self, text: str, before: float, limit: int) -> tuple[int, int, bool, int]:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from proxy.core.intent import OPEN_STATES, Call, State
+from proxy.faults import Point, reach
 from proxy.store.base import Census, Collected, Orphans, Page, Query
 from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
@@ -201,9 +202,12 @@ class RedisIndex:
             self._marks.drop(keys)  # or they would be counted for a call that is made again
             for key in keys:
                 self._watchers.row_changed(key, 0)
+            reach(Point.CALLS_COLLECTED)
             blobs, freed = 0, 0
             if not more:
                 blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit, STILL_READ)
+                if blobs:
+                    reach(Point.BLOB_COLLECTED)
         return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more), runs=runs)
 
     async def _in_portions(self, script: str, what: Part) -> list[Any]:

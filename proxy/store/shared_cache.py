@@ -72,6 +72,7 @@ class SharedCache:
         self._cache: diskcache.Cache | None = None
         self._retry_at = 0.0
         self._waiting = 0
+        self._volume = 0
         # One thread: diskcache keeps a connection for each, and SQLite lets one write at a time anyway.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semel-cache")
 
@@ -81,6 +82,13 @@ class SharedCache:
     async def get(self, key: bytes) -> bytes | None:
         value: bytes | None = await self._ask(self._get, key)
         return value
+
+    async def bytes_used(self) -> int:
+        """As it was last known, where it does not answer. Looking makes no cache."""
+        if self._directory.exists():
+            volume: int | None = await self._ask(diskcache.Cache.volume)
+            self._volume = self._volume if volume is None else volume
+        return self._volume
 
     async def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # closed twice

@@ -136,6 +136,7 @@ class Figures:
     by_state: dict[State, int]
     oldest_doubt_at: float | None
     database_bytes: int
+    free_bytes: int  # of these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,6 +313,7 @@ def figures(connection: apsw.Connection) -> Figures:
         by_state={State(state): n for state, n in connection.execute(COUNTS)},
         oldest_doubt_at=_one(connection, OLDEST_DOUBT, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
+        free_bytes=connection.pragma("freelist_count") * connection.pragma("page_size"),
     )
 
 

@@ -110,7 +110,7 @@ async def test_killed_while_it_collects(tmp_path: Path, point: Point, after: int
             assert bodies < WITH_BODY
         would = await store.collect(time.time(), dry_run=True)
         assert (would.calls, would.blobs) == (len(lapsed), bodies)
-        async for did in collecting(store, SystemClock(), 30 * DAY):
+        async for did in collecting(store, SystemClock(), 30 * DAY):  # noqa: B007 (the last of them)
             assert await assert_whole(store, request_size=SIZE) >= 2
         assert did == would
         assert {call.key: call async for call in all_calls(store)} == {call.key: call for call in left}

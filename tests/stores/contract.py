@@ -756,6 +756,22 @@ class StoreContract:
             await store.cache_put(key, value, -1.0)
             assert await store.cache_get(key) is None
 
+    async def test_the_census_counts_every_body(self, store: Store, other: Store) -> None:
+        """Rows, blobs and what lies in the cache; a store that tells them apart leaves nothing out."""
+        before = await store.census()
+        await store.put_blob([os.urandom(2_000_000)])
+        await store.cache_put(os.urandom(16), os.urandom(1_000_000), 60.0)
+        call, entry = calls.claim(store.owner)
+        await store.swap(replace(call, request=os.urandom(1_000_000)), entry, expected=0)
+        after = await store.census()
+        assert after.bytes_used - before.bytes_used >= 3_500_000
+        if after.parts:
+            assert sum(after.parts.values()) == after.bytes_used
+            grown = {part: size - before.parts.get(part, 0) for part, size in after.parts.items()}
+            assert grown["blobs"] >= 2_000_000
+            assert grown["cache"] >= 1_000_000
+            assert grown["rows"] >= 900_000
+
     # --- the end -------------------------------------------------------------------------------------
 
     async def test_a_closed_store_says_so(self, store: Store) -> None:

@@ -72,3 +72,22 @@ async def age_all(store: Store) -> None:
     else:
         assert isinstance(store, MemoryStore)
         store.world.touched = dict.fromkeys(store.world.touched, past)
+
+
+async def blobs_in(store: Store) -> object:
+    """All bodies, named or not, and when they were last touched."""
+    if isinstance(store, EmbeddedStore):
+        files = store._blobs.directory.glob("*/*")
+        return sorted((path.name, path.stat().st_mtime_ns, path.read_bytes()) for path in files)
+    if isinstance(store, PostgresStore):
+        return [
+            await store._lines.ask(f"SELECT * FROM semel.{table} ORDER BY 1, 2")
+            for table in ("blobs", "uploads", "parts")
+        ]
+    assert isinstance(store, RedisStore)
+    names = sorted(await store._pipe.ask("KEYS", f"{store._tag}:b:*"))
+    hashes = [
+        await store._pipe.ask("HGETALL", f"{store._tag}:{name}") for name in ("blob", "touched", "named")
+    ]
+    unnamed = await store._pipe.ask("ZRANGE", f"{store._tag}:unnamed", 0, -1, "WITHSCORES")
+    return [names, *hashes, unnamed]

@@ -1,7 +1,8 @@
 """An origin that says what it was asked and how often, so that every answer proves which send it came from.
 
 The content of an answer is made from the path and the number of the send. A path says how large it is:
-`/once/blob/3`. What is called `same` has one content for everybody: bodies are shared by their digest.
+`/once/blob/3`. Bodies come back: each is that of the send before the last, and what is called `same` has one
+content for everybody.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Telling:
                 await reader.readexactly(sum(lengths))
                 path = head.split(" ")[1]
                 sends = self.sends[path]
-                body = content(path, len(sends) + 1)
+                body = content(path, 1 + len(sends) % 2)
                 sends.append((came, time.time()))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 await writer.drain()

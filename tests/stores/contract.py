@@ -15,6 +15,7 @@ from proxy.core.intent import Answer, Call, Place, State
 from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobLost, BlobRef, Collected, Orphans, Page, Query, Store, Swap
+from tests.counts import count
 from tests.stores import calls
 
 HOUR = 3600.0
@@ -706,6 +707,26 @@ class StoreContract:
         await self.age(blob)
         assert (await other.collect(AFTER_ALL)).blobs == 0
         await self._present(other, blob)
+
+    async def test_a_blob_that_is_put_while_it_is_collected_is_there_for_its_row(
+        self, store: Store, other: Store
+    ) -> None:
+        """Nobody named it, and it was old: whoever is faster, the row that is written in the end has it."""
+
+        async def settle(content: bytes) -> BlobRef:
+            ref = await store.put_blob([content])
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(replace(call, request_blob=ref.digest), entry, expected=0)).won
+            return ref
+
+        for n in range(count(test=15, soak=200)):
+            content = b"%d" % n * 100_000
+            await self.age(await store.put_blob([content]))
+            settling = asyncio.create_task(settle(content))
+            await asyncio.gather(settling, *(at.collect(AFTER_ALL) for at in (store, other)))
+            while (await other.collect(AFTER_ALL)).more:
+                pass
+            await self._present(other, settling.result())
 
     async def test_who_has_begun_to_read_a_blob_reads_it_to_its_end(self, store: Store, other: Store) -> None:
         """It is collected meanwhile; whoever comes later finds none. Put again, it is whole for everybody."""

@@ -55,7 +55,9 @@ class Answers:
         self._inline_body = inline_body
         self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
         self._hot_bytes = 0
-        self._damaged: set[str] = set()  # blobs found damaged while they were given
+        # Rows whose blob was found damaged while it was given: key, birth, version. Not the blob itself: a
+        # later row of the same content has put it again.
+        self._damaged: set[tuple[bytes, float, int]] = set()
 
     def is_at_hand(self, key: bytes) -> bool:
         return key in self._hot
@@ -128,27 +130,27 @@ class Answers:
             if answer.place is Place.CACHE:
                 value = await self._store.cache_get(_cache_key(call))
                 return None if value is None else Produced(*self._codec.open_cached(value))
-            if answer.blob in self._damaged:
+            if _row(call) in self._damaged:
                 return None
             headers = self._codec.open_head(answer.head)
             chunks = self._store.read_blob(BlobRef(answer.blob, answer.size))
             if answer.size > STREAMED_FROM:
                 first = await anext(chunks)  # a file that is missing or has another size is found here
-                return Produced(answer.status, headers, self._watched(answer.blob, first, chunks))
+                return Produced(answer.status, headers, self._watched(call, first, chunks))
             return Produced(answer.status, headers, b"".join([chunk async for chunk in chunks]))
         except (BlobLost, DamagedRecord) as error:
             self._observer.noted("answer-lost", call=call.id, error=str(error))
             return None
 
-    async def _watched(self, blob: str, first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _watched(self, call: Call, first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Damage inside a long body shows only at its end. This caller is cut off; the next is told."""
         yield first
         try:
             async for chunk in rest:
                 yield chunk
         except BlobLost as error:
-            self._damaged.add(blob)
-            self._observer.noted("answer-lost", blob=blob, error=str(error))
+            self._damaged.add(_row(call))
+            self._observer.noted("answer-lost", call=call.id, error=str(error))
             raise
 
     def _inline(self, call: Call, answer: Answer) -> Produced:
@@ -180,6 +182,10 @@ def _is_kept(name: bytes, *, in_run: bool) -> bool:
     if name == b"set-cookie":
         return in_run
     return name != b"age" and not name.startswith(b"semel-")
+
+
+def _row(call: Call) -> tuple[bytes, float, int]:
+    return call.key, call.born, call.version
 
 
 def _cache_key(call: Call) -> bytes:

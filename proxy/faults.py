@@ -25,6 +25,8 @@ class Point(StrEnum):
     REPLY_STARTED = "reply_started"
     REPLY_ENDED = "reply_ended"
     BLOB_WRITTEN = "blob_written"  # content fsynced under a temporary name
+    CALLS_COLLECTED = "calls_collected"  # a portion of calls is gone, durably; their blobs are still there
+    BLOB_COLLECTED = "blob_collected"  # a blob is gone, others are not yet
     BLOB_RENAMED = "blob_renamed"  # under its own name, the directory not yet fsynced
 
 

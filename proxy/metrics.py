@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -23,7 +23,7 @@ from prometheus_client.core import (
 
 from proxy import __version__
 from proxy.core.intent import State
-from proxy.observe import DIVERGED, DRIFT, POLLING, Deaf, Sent, Served
+from proxy.observe import COLLECTED, DIVERGED, DRIFT, POLLING, Deaf, Sent, Served
 from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -121,6 +121,10 @@ class MetricsObserver(Deaf):
         self._drifts = _Counter(
             "semel_drifts", "Answers fetched anew that differ from the recorded ones", "upstream", "rule"
         )
+        self._collected = _Counter(
+            "semel_collected", "What collecting has removed: calls, runs, blobs", "what"
+        )
+        self._collected_bytes = _Counter("semel_collected_bytes", "Content that collecting has removed")
         self._notifications = _Counter(
             "semel_notifications",
             "What became of notifications; failed ones are tried again",
@@ -151,6 +155,8 @@ class MetricsObserver(Deaf):
             self._divergences,
             self._polls,
             self._drifts,
+            self._collected,
+            self._collected_bytes,
             self._reloads,
             self._notifications,
         )
@@ -186,6 +192,10 @@ class MetricsObserver(Deaf):
             self._divergences.values[()] += 1
         elif event == DRIFT:
             self._drifts.values[str(fields["upstream"]), str(fields["rule"])] += 1
+        elif event == COLLECTED:
+            for what in ("calls", "runs", "blobs"):
+                self._collected.values[(what,)] += cast("int", fields[what])
+            self._collected_bytes.values[()] += cast("int", fields["bytes"])
         elif event == POLLING:
             self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
 
@@ -230,6 +240,10 @@ def _store_families(census: Census, now: float) -> Iterable[Metric]:
     age = 0.0 if oldest is None else max(0.0, now - oldest)
     yield GaugeMetricFamily("semel_oldest_in_doubt_seconds", "Age of the oldest call in doubt", value=age)
     yield GaugeMetricFamily("semel_store_bytes", "Size of the store", value=census.bytes_used)
+    parts = GaugeMetricFamily("semel_store_part_bytes", "The same by part", labels=["part"])
+    for part, size in census.parts.items():
+        parts.add_metric([part], size)
+    yield parts
     yield CounterMetricFamily(
         "semel_cache_evictions", "Shared answers evicted before their time", value=census.cache_evictions
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from proxy.core.intent import Call
 
 # Events that are counted beside being told.
-DIVERGED, POLLING, DRIFT = "diverged", "looks-like-polling", "drift"
+DIVERGED, POLLING, DRIFT, COLLECTED = "diverged", "looks-like-polling", "drift", "collected"
 
 
 class Served(NamedTuple):

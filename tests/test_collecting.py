@@ -133,10 +133,59 @@ async def test_no_failure_ends_the_collecting() -> None:
         "store-trouble", "collected", "store-trouble", "collecting-failed", "collected",
     ]  # fmt: skip
     assert notebook.notes[0][1] == {"doing": "collecting", "error": "the disk is full"}
-    assert notebook.notes[1][1] == {"calls": 5, "blobs": 1, "bytes": 10}
+    assert notebook.notes[1][1] == {"calls": 5, "runs": 0, "blobs": 1, "bytes": 10}
     assert notebook.notes[3][1] == {"error": "KeyError: 'a defect'"}
     assert notebook.notes[4][1]["calls"] == 1
     assert store.world.calls == {}
+
+
+class SetForward(VirtualClock):
+    """A clock that somebody sets."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+@in_virtual_time
+async def test_a_clock_that_was_just_set_forward_collects_nothing() -> None:
+    """Set back before the next time, it has cost nothing; one that stays is believed then. A correction of
+    seconds is no reason to wait."""
+    store, clock, notebook = Asked(), SetForward(), Notebook()
+    key = await settled(store, at=EPOCH)  # for a day
+    chore = asyncio.create_task(collect_forever(store, notebook, clock, every=HOUR, retention=MONTH))
+    await asyncio.sleep(1)
+    for ahead, rounds in ((5 * 86400.0, 0), (0.0, 1), (2.0, 2), (5 * 86400.0, 2)):
+        clock.ahead = ahead
+        await asyncio.sleep(HOUR)
+        assert len(store.asked) == rounds
+        assert key in store.world.calls
+    await asyncio.sleep(HOUR)
+    assert store.world.calls == {}
+    chore.cancel()
+    await asyncio.gather(chore, return_exceptions=True)
+    waited = [fields["seconds"] for event, fields in notebook.notes if event == "clock-set-forward"]
+    assert waited == [5 * 86400, 5 * 86400 - 2]
+
+
+@in_virtual_time
+async def test_who_keeps_the_store_in_mind_looks_again_after_a_half_round_too() -> None:
+    """Runs may be over of which the rest was not removed."""
+    told = 0
+
+    def look_again() -> None:
+        nonlocal told
+        told += 1
+
+    store = Asked(removed(5, more=True), StoreUnavailable("the disk is full"))
+    chore = asyncio.create_task(
+        collect_forever(store, Notebook(), VirtualClock(), every=HOUR, retention=MONTH, after=look_again)
+    )
+    await asyncio.sleep(SOON + 1)
+    assert told == 1
+    chore.cancel()
+    await asyncio.gather(chore, return_exceptions=True)
 
 
 async def test_serve_collects_by_itself_and_stops_with_it(

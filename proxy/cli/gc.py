@@ -1,7 +1,10 @@
-"""`semel gc`: remove settled calls past their time, with their history, and blobs that no call names.
+"""`semel gc`: remove settled calls past their time, with their history, runs without activity, and blobs that
+no call names.
 
-`semel serve` does the same by itself, every `gc.every`. Calls that are pending, in doubt or awaiting approval
-are never removed. A call stays for a minute beyond its time, a blob for an hour after it was last touched.
+`semel serve` does the same by itself, every `gc.every`. Calls that are pending or in doubt are never removed,
+and outside runs none that awaits approval. A call stays for a minute beyond its time, a blob for an hour
+after it was last touched. Runs go whole, `runs.retention` after their last activity: name the configuration
+that `semel serve` has.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from proxy.cli.output import DONE, add_json, print_json
 from proxy.cli.parsing import examples
 from proxy.cli.reach import add_store_flags, opened_store, settings_of
 from proxy.errors import ConfigurationError
+from proxy.quantities import show_duration
 
 if TYPE_CHECKING:
     from proxy.store.base import Collected
@@ -24,10 +28,11 @@ SCHEMA = {
     "properties": {
         "dry_run": {"type": "boolean"},
         "calls": {"type": "integer", "minimum": 0},
+        "runs": {"type": "integer", "minimum": 0},
         "blobs": {"type": "integer", "minimum": 0},
         "bytes": {"type": "integer", "minimum": 0},
     },
-    "required": ["dry_run", "calls", "blobs", "bytes"],
+    "required": ["dry_run", "calls", "runs", "blobs", "bytes"],
     "additionalProperties": False,
 }
 # A person who has waited this long, in seconds, wants to see that something happens.
@@ -58,27 +63,37 @@ def run(options: argparse.Namespace) -> int:
         )
     removed = asyncio.run(_collect(options))
     if options.json:
-        figures = {"calls": removed.calls, "blobs": removed.blobs, "bytes": removed.bytes}
-        print_json({"dry_run": options.dry_run, **figures})
-    elif removed.calls or removed.blobs:
+        counts = {"calls": removed.calls, "runs": removed.runs, "blobs": removed.blobs}
+        print_json({"dry_run": options.dry_run, **counts, "bytes": removed.bytes})
+    elif removed:
         print(f"{'would remove' if options.dry_run else 'removed'} {_said(removed)}")
+        if removed.runs:
+            kept = show_duration(settings_of(options).runs.retention)
+            print(f"runs are kept for {kept} after their last activity (runs.retention)")
     else:
         print("nothing to remove")
     return DONE
 
 
 async def _collect(options: argparse.Namespace) -> Collected:
+    import asyncio
+
     from proxy.clock import SystemClock
     from proxy.collecting import collectable, collecting
 
     retention = settings_of(options).runs.retention
     async with opened_store(options) as store:
-        if options.dry_run:
-            return await collectable(store, SystemClock(), retention)
         progress = _Progress()
         try:
+            if options.dry_run:
+                # One long look: it has no parts to tell of.
+                looking = asyncio.get_running_loop().call_later(LONG, progress.show, "looking")
+                try:
+                    return await collectable(store, SystemClock(), retention)
+                finally:
+                    looking.cancel()
             async for removed in collecting(store, SystemClock(), retention):
-                progress.show(removed)
+                progress.show(f"removed so far {_said(removed)}")
         finally:
             progress.clear()
         return removed
@@ -91,9 +106,9 @@ class _Progress:
         self._from = time.monotonic() + LONG
         self._shown = False
 
-    def show(self, removed: Collected) -> None:
+    def show(self, line: str) -> None:
         if time.monotonic() >= self._from and sys.stderr.isatty():
-            print(f"{_CLEAR_LINE}removed so far {_said(removed)}", end="", file=sys.stderr, flush=True)
+            print(f"{_CLEAR_LINE}{line}", end="", file=sys.stderr, flush=True)
             self._shown = True
 
     def clear(self) -> None:
@@ -102,4 +117,5 @@ class _Progress:
 
 
 def _said(removed: Collected) -> str:
-    return f"(calls: {removed.calls:,}, blobs: {removed.blobs:,}, bytes: {removed.bytes:,})"
+    runs = f" runs: {removed.runs:,}," if removed.runs else ""
+    return f"(calls: {removed.calls:,},{runs} blobs: {removed.blobs:,}, bytes: {removed.bytes:,})"

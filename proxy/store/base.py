@@ -26,12 +26,15 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """For metrics: how many calls are in which state, how old is the oldest doubt, how big is it all."""
+    """For metrics: how many calls are in which state, how old is the oldest doubt, how big is it all.
+    `parts`: of the bytes, as far as the store can tell them apart cheaply: rows, blobs, cache, and unused
+    (room in files that collecting has left, and that is filled before they grow)."""
 
     by_state: dict[State, int]
     oldest_doubt_at: float | None
     bytes_used: int
     cache_evictions: int
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +89,27 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a portion of collecting removed, or would remove. `more`: there is another portion."""
+    """What a portion of collecting removed, or would remove. `runs`: of which only the name is left now.
+    `more`: there is another portion."""
 
     calls: int
     blobs: int
     bytes: int
     more: bool
+    runs: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether there was anything."""
+        return bool(self.calls or self.runs or self.blobs)
+
+    def with_portion(self, portion: Collected) -> Collected:
+        return Collected(
+            calls=self.calls + portion.calls,
+            blobs=self.blobs + portion.blobs,
+            bytes=self.bytes + portion.bytes,
+            more=portion.more,
+            runs=self.runs + portion.runs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import apsw
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
+from proxy.faults import Point, reach
 from proxy.store import run_statements, statements
 from proxy.store.base import (
     BlobRef,
@@ -47,6 +48,7 @@ CACHE_LIMIT = 1024 * 1024 * 1024
 MARKS_AFTER = 0.5
 # The time is written down once in so many seconds, not at every look.
 CLOCK_STEP = 60.0
+NO_RUNS: frozenset[tuple[str, str]] = frozenset()
 
 T = TypeVar("T")
 
@@ -205,11 +207,18 @@ class EmbeddedStore(EmbeddedRuns):
 
     async def census(self) -> Census:
         figures: statements.Figures = await self._reader.submit(statements.figures)
+        parts = {
+            "rows": figures.database_bytes - figures.free_bytes + self._database.log_size(),
+            "unused": figures.free_bytes,
+            "blobs": self._blobs.bytes_used(),
+            "cache": await self._cache.bytes_used(),
+        }
         return Census(
             by_state=figures.by_state,
             oldest_doubt_at=figures.oldest_doubt_at,
-            bytes_used=figures.database_bytes + self._database.log_size() + self._blobs.bytes_used(),
+            bytes_used=sum(parts.values()),
             cache_evictions=self._cache.evictions,
+            parts=parts,
         )
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
@@ -237,6 +246,7 @@ class EmbeddedStore(EmbeddedRuns):
             return await self._apart(self._count_collectable, now, runs_before)
         async with self._collecting:
             removed: statements.Removed = await self._writer.collect(now, limit, runs_before)
+            reach(Point.CALLS_COLLECTED)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             found = Found(files=0, bytes=0) if removed.more else await self._apart(self._remove_blobs, limit)
         self._blobs.shrunk(found.bytes)
@@ -245,17 +255,24 @@ class EmbeddedStore(EmbeddedRuns):
             blobs=found.files,
             bytes=removed.bytes + found.bytes,
             more=removed.more or found.more,
+            runs=removed.runs,
         )
 
     def _remove_blobs(self, connection: apsw.Connection, limit: int) -> Found:
         return self._unnamed.remove(limit, partial(statements.names_blob, connection))
 
     def _count_collectable(self, connection: apsw.Connection, now: float, runs_before: float) -> Collected:
-        calls, size = statements.expired_in_all(connection, now)
-        in_runs, more_bytes = run_statements.over_in_all(connection, runs_before)
-        calls, size = calls + in_runs, size + more_bytes
-        found = self._unnamed.count(partial(statements.names_blob, connection, collected=now))
-        return Collected(calls=calls, blobs=found.files, bytes=size + found.bytes, more=False)
+        alone, size = statements.expired_in_all(connection, now)
+        ending, over = run_statements.over_in_all(connection, runs_before) if runs_before else (0, NO_RUNS)
+        in_runs, size_in_runs = run_statements.calls_of(connection, over)
+        found = self._unnamed.count(partial(statements.will_name_blob, connection, now, over))
+        return Collected(
+            calls=alone + in_runs,
+            blobs=found.files,
+            bytes=size + size_in_runs + found.bytes,
+            more=False,
+            runs=ending,
+        )
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

@@ -198,15 +198,21 @@ class MemoryStore(MemoryRuns):
 
     async def census(self) -> Census:
         self._check()
-        calls = self.world.calls.values()
+        world, calls = self.world, self.world.calls.values()
+        parts = {
+            "rows": sum(map(_size, calls)),
+            "blobs": sum(map(len, world.blobs.values())),
+            "cache": sum(len(value) for value, _ in world.cache.values()),
+        }
         return Census(
             by_state={state: sum(call.state is state for call in calls) for state in State},
             oldest_doubt_at=min(
                 (call.doubt.since for call in calls if call.state is State.IN_DOUBT and call.doubt),
                 default=None,
             ),
-            bytes_used=sum(map(_size, calls)) + sum(map(len, self.world.blobs.values())),
+            bytes_used=sum(parts.values()),
             cache_evictions=0,
+            parts=parts,
         )
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
@@ -222,6 +228,7 @@ class MemoryStore(MemoryRuns):
         over = [call for call in world.calls.values() if _is_over(call, now)]
         expired = sorted(over, key=lambda call: call.expires_at or 0.0)
         expired += self._calls_over(runs_before)
+        ending = self._over(runs_before)
         going = expired if dry_run else expired[:limit]
         gone = {call.key for call in going}
         unnamed = world.unnamed_blobs([call for call in world.calls.values() if call.key not in gone])
@@ -231,8 +238,12 @@ class MemoryStore(MemoryRuns):
             blobs=len(blobs),
             bytes=sum(map(_size, going)) + sum(len(world.blobs[digest]) for digest in blobs),
             more=len(expired) > len(going) or len(unnamed) > len(blobs),
+            runs=len(ending),
         )
         if not dry_run:
+            stale = [key for key, (_, until) in world.cache.items() if until <= world.clock()]
+            for key in stale:
+                del world.cache[key]
             self._expire(runs_before)  # first: what is half gone must not come to life again
             self._remove(going, blobs)
         return collected

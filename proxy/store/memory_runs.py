@@ -126,7 +126,7 @@ class MemoryRuns:
 
     def _serve(self, served: Serving) -> None:
         key = (served.tenant, served.run)
-        if key in self._runs.runs:
+        if key in self._runs.runs and not self._is_expired(*key):
             self._runs.serve(served, self._runs.beat(key, served.exchange.at).pulse)
 
     async def note_run(self, tenant: str, name: str, entry: RunEntry) -> None:

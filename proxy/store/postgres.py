@@ -254,15 +254,10 @@ class PostgresStore(PostgresRuns, PostgresSecret):
 
     async def census(self) -> Census:
         self._refuse_if_closed()
-        counts, doubt, size = await self._lines.line().ask_all(
+        told = await self._lines.line().ask_all(
             [(statements.COUNTS, ()), (statements.OLDEST_DOUBT, ()), (statements.BYTES_USED, ())], again=True
         )
-        return Census(
-            by_state=statements.states(counts),
-            oldest_doubt_at=doubt[0][0],
-            bytes_used=size[0][0] or 0,
-            cache_evictions=self._cache.evictions,
-        )
+        return statements.census(*told, evictions=self._cache.evictions)
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         ((number,),) = await self._ask(statements.LIVE_CALLS, (upstream, rule, now))

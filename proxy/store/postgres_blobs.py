@@ -16,12 +16,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
 from proxy.store.base import BlobLost, BlobRef
+from proxy.store.postgres_calls import UNNAMED_IN_ALL
 from proxy.store.postgres_line import LONG, Lines
+from proxy.store.unnamed import UNTOUCHED
 
 PART = 256 * 1024
 # At most so many digests of a round over the blobs are looked at in one step.
 LOOK_AT = 5000
-UNTOUCHED = "1 hour"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 BEGIN = "INSERT INTO semel.uploads DEFAULT VALUES RETURNING id"
@@ -30,15 +31,6 @@ NAME = "SELECT semel.name_blob($1, $2, $3)"
 FIND = "SELECT upload, size FROM semel.blobs WHERE digest = $1"
 READ = "SELECT content FROM semel.parts WHERE upload = $1 AND n = $2"
 COLLECT = "SELECT blobs, bytes, last FROM semel.collect_blobs($1, $2, $3, $4::interval)"
-# With $1, also what only rows name that are about to be collected.
-COUNT = """
-SELECT count(*), coalesce(sum(size), 0)::bigint FROM semel.blobs AS b
-WHERE touched_at < now() - $2::interval
-  AND NOT EXISTS (SELECT 1 FROM semel.calls WHERE request_blob <> '' AND request_blob = b.digest
-    AND NOT coalesce(state IN ('done', 'released', 'denied') AND run = '' AND expires_at < $1, false))
-  AND NOT EXISTS (SELECT 1 FROM semel.calls WHERE answer_blob <> '' AND answer_blob = b.digest
-    AND NOT coalesce(state IN ('done', 'released', 'denied') AND run = '' AND expires_at < $1, false))
-"""
 
 
 class PostgresBlobs:
@@ -89,13 +81,16 @@ class PostgresBlobs:
 
     async def collect(self, limit: int) -> tuple[int, int, bool]:
         """How many, their bytes, and whether the round goes on."""
-        rows = await self._lines.ask(COLLECT, (self._after, limit, LOOK_AT, UNTOUCHED), patience=LONG)
+        untouched = f"{UNTOUCHED} s"
+        rows = await self._lines.ask(COLLECT, (self._after, limit, LOOK_AT, untouched), patience=LONG)
         ((blobs, size, last),) = rows
         self._after = last or ""
         return blobs, int(size), last is not None
 
-    async def count(self, now: float) -> tuple[int, int]:
-        ((blobs, size),) = await self._lines.ask(COUNT, (now, UNTOUCHED), again=True, patience=LONG)
+    async def count(self, now: float, runs_before: float) -> tuple[int, int]:
+        """What no row will name when those are gone whose time is over."""
+        values = (runs_before, now, f"{UNTOUCHED} s")
+        ((blobs, size),) = await self._lines.ask(UNNAMED_IN_ALL, values, again=True, patience=LONG)
         return blobs, size
 
 

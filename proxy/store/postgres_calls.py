@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
-from proxy.store.base import Query, takes_seq
+from proxy.store.base import Census, Query, takes_seq
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, Row, call_to_row, row_to_call, row_to_entry
 from proxy.store.run_codec import exchange_to_row
 
@@ -70,23 +70,43 @@ LIVE_CALLS = (
 COUNTS = "SELECT state, sum(n)::bigint FROM semel.counts GROUP BY state"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM semel.calls WHERE state = 'in_doubt'"
 BYTES_USED = (
-    "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
-    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r'"
+    "SELECT CASE WHEN relname IN ('blobs', 'parts', 'uploads') THEN 'blobs' "
+    "WHEN relname = 'cache' THEN 'cache' ELSE 'rows' END AS part, "
+    "sum(pg_total_relation_size(oid))::bigint FROM pg_class "
+    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r' GROUP BY part"
 )
 _EXPIRED = (
     "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL AND run = '' AND expires_at < $1"
 )
 _SIZE = "length(request) + coalesce(length(answer_head), 0) + coalesce(length(answer_body), 0)"
 EXPIRED_IN_ALL = f"SELECT count(*), coalesce(sum({_SIZE}), 0)::bigint FROM semel.calls WHERE {_EXPIRED}"  # noqa: S608
-OVER_IN_ALL = (
-    f"SELECT count(*), coalesce(sum({_SIZE}), 0)::bigint "  # noqa: S608
-    "FROM semel.runs AS r JOIN semel.calls AS c ON c.run <> '' AND c.tenant = r.tenant AND c.run = r.name "
-    "WHERE c.state NOT IN ('pending', 'in_doubt') AND CASE WHEN r.state = 'expired' THEN NOT r.cleared "
+# Of runs that collecting would end or clear, with the time before which they were last active.
+_OVER = (
+    "$1::float8 > 0 AND CASE WHEN r.state = 'expired' THEN NOT r.cleared "
     "ELSE r.active_at < $1 AND NOT EXISTS (SELECT 1 FROM semel.runs AS kin WHERE kin.tenant = r.tenant "
     "AND kin.root = r.root AND kin.state <> 'expired' AND kin.active_at >= $1) END"
 )
-COLLECT = "SELECT * FROM semel.collect_calls($1, $2, $3)"
-COLLECT_RUNS = "SELECT * FROM semel.collect_runs($1, $2, $3)"
+_ITS_CALLS = "c.run <> '' AND c.tenant = r.tenant AND c.run = r.name"
+OVER_IN_ALL = (
+    f"SELECT count(*), coalesce(sum({_SIZE}), 0)::bigint, "  # noqa: S608
+    f"(SELECT count(*) FROM semel.runs AS r WHERE r.state <> 'expired' AND {_OVER}) "
+    f"FROM semel.runs AS r JOIN semel.calls AS c ON {_ITS_CALLS} "
+    f"WHERE c.state NOT IN ('pending', 'in_doubt') AND {_OVER}"
+)
+# Blobs that no row names any more when what goes has gone: $1 as above, $2 the time for calls outside runs.
+UNNAMED_IN_ALL = (
+    "SELECT count(*), coalesce(sum(size), 0)::bigint FROM semel.blobs AS b "  # noqa: S608
+    "WHERE touched_at < now() - $3::interval AND "
+    + " AND ".join(
+        f"NOT EXISTS (SELECT 1 FROM semel.calls AS c WHERE {column} <> '' AND {column} = b.digest "  # noqa: S608
+        f"AND NOT CASE WHEN c.run = '' THEN {_EXPIRED.replace('$1', '$2')} "
+        "ELSE c.state NOT IN ('pending', 'in_doubt') AND "
+        f"EXISTS (SELECT 1 FROM semel.runs AS r WHERE {_ITS_CALLS} AND {_OVER}) END)"
+        for column in ("request_blob", "answer_blob")
+    )
+)
+COLLECT = "SELECT keys, bytes, more, 0 FROM semel.collect_calls($1, $2, $3)"
+COLLECT_RUNS = "SELECT keys, bytes, more, ended FROM semel.collect_runs($1, $2, $3)"
 FOLD = "SELECT semel.fold_counts()"
 PING = "SELECT semel.be_durable()"
 
@@ -224,6 +244,13 @@ def key_of(row: Row) -> bytes:
     return key
 
 
-def states(rows: Iterable[Row]) -> dict[State, int]:
-    counted: dict[str, int] = dict(rows)
-    return {state: counted.get(state.value, 0) for state in State}
+def census(counts: Iterable[Row], doubt: Sequence[Row], sizes: Iterable[Row], *, evictions: int) -> Census:
+    counted: dict[str, int] = dict(counts)
+    parts: dict[str, int] = dict(sizes)
+    return Census(
+        by_state={state: counted.get(state.value, 0) for state in State},
+        oldest_doubt_at=doubt[0][0],
+        bytes_used=sum(parts.values()),
+        cache_evictions=evictions,
+        parts=parts,
+    )

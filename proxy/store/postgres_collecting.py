@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from proxy.faults import Point, reach
 from proxy.store import postgres_calls as statements
 from proxy.store.base import Collected
 from proxy.store.postgres_blobs import PostgresBlobs
@@ -23,27 +24,34 @@ class Collector:
 
     async def collect(self, now: float, limit: int, runs_before: float) -> Collected:
         async with self._turn:
-            calls, size, more = await self._portion(statements.COLLECT, now, limit)
+            calls, size, more, _ = await self._portion(statements.COLLECT, now, limit)
+            runs = 0
             if not more and runs_before:
                 room = max(1, limit - calls)
-                in_runs, bytes_, more = await self._portion(statements.COLLECT_RUNS, runs_before, room)
+                in_runs, bytes_, more, runs = await self._portion(statements.COLLECT_RUNS, runs_before, room)
                 calls, size = calls + in_runs, size + bytes_
+            reach(Point.CALLS_COLLECTED)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             blobs = 0
             if not more:
                 blobs, bytes_, more = await self._blobs.collect(limit)
                 size += bytes_
-        return Collected(calls=calls, blobs=blobs, bytes=size, more=more)
+                if blobs:
+                    reach(Point.BLOB_COLLECTED)
+        return Collected(calls=calls, blobs=blobs, bytes=size, more=more, runs=runs)
 
-    async def _portion(self, text: str, before: float, limit: int) -> tuple[int, int, bool]:
-        ((keys, size, more),) = await self._lines.ask(text, (before, limit, MOST_BYTES), patience=LONG)
+    async def _portion(self, text: str, before: float, limit: int) -> tuple[int, int, bool, int]:
+        """How many calls, their bytes, whether there are more, and how many runs have ended."""
+        ((keys, size, more, runs),) = await self._lines.ask(text, (before, limit, MOST_BYTES), patience=LONG)
         self._gone(keys)
-        return len(keys), size, more
+        return len(keys), size, more, runs
 
     async def count(self, now: float, runs_before: float) -> Collected:
         """What would go in the end."""
         ((calls, size),) = await self._lines.ask(statements.EXPIRED_IN_ALL, (now,), again=True, patience=LONG)
         over = await self._lines.ask(statements.OVER_IN_ALL, (runs_before,), again=True, patience=LONG)
-        ((in_runs, bytes_),) = over
-        blobs, blob_bytes = await self._blobs.count(now)
-        return Collected(calls=calls + in_runs, blobs=blobs, bytes=size + bytes_ + blob_bytes, more=False)
+        ((in_runs, bytes_, runs),) = over
+        blobs, blob_bytes = await self._blobs.count(now, runs_before)
+        return Collected(
+            calls=calls + in_runs, blobs=blobs, bytes=size + bytes_ + blob_bytes, more=False, runs=runs
+        )

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from proxy.core.intent import OPEN_STATES, Call, State
+from proxy.faults import Point, reach
 from proxy.store.base import Census, Collected, Orphans, Page, Query
 from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
@@ -29,6 +30,8 @@ from proxy.store.watchers import Watchers
 PORTION = 400
 # A script that removes calls keeps everybody waiting for as long as it takes.
 MOST_BYTES = 4 * 1024 * 1024
+# In seconds: so long a body that is collected can still be read by those who have begun to.
+STILL_READ = 900
 BEYOND = 2**53
 # Calls on their way have an index of another kind than those that were put aside.
 PENDING = "pending"
@@ -186,11 +189,12 @@ class RedisIndex:
             return await self._count_collectable(now, runs_before)
         async with self._collecting:
             keys, size, more = await self._pipe.run("collect", repr(now), limit, MOST_BYTES)
+            runs = 0
             if not more and runs_before:
                 # Without room for another call: whether there is one is seen the next time.
                 room, more = limit - len(keys), 1
                 if room:
-                    of_runs, more_bytes, more = await self._pipe.run(
+                    of_runs, more_bytes, more, runs = await self._pipe.run(
                         "runs_collect", repr(runs_before), room, MOST_BYTES
                     )
                     keys, size = keys + of_runs, size + more_bytes
@@ -198,10 +202,13 @@ class RedisIndex:
             self._marks.drop(keys)  # or they would be counted for a call that is made again
             for key in keys:
                 self._watchers.row_changed(key, 0)
+            reach(Point.CALLS_COLLECTED)
             blobs, freed = 0, 0
             if not more:
-                blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit)
-        return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more))
+                blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit, STILL_READ)
+                if blobs:
+                    reach(Point.BLOB_COLLECTED)
+        return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more), runs=runs)
 
     async def _in_portions(self, script: str, what: Part) -> list[Any]:
         """What a script tells of everything, a part at a time: it says first how many it has looked at."""
@@ -216,14 +223,20 @@ class RedisIndex:
 
     async def _count_collectable(self, now: float, runs_before: float) -> Collected:
         going = await self._in_portions("expired", repr(now))
+        ending: list[bytes] = []
         if runs_before:
-            for run in await self._in_portions("runs_over", repr(runs_before)):
+            ending = await self._in_portions("runs_over", repr(runs_before))
+            for run in [*ending, *await self._pipe.ask("SMEMBERS", f"{self._tag}:clear")]:
                 going += await self._in_portions("run_going", run)
         names = Counter(blob for _, *blobs in going for blob in blobs if blob != b"-")
         named = [word for digest, times in names.items() for word in (digest, times)]
         blobs, size = await self._pipe.run("blobs_unnamed", repr(UNTOUCHED), *named)
         return Collected(
-            calls=len(going), blobs=blobs, bytes=size + sum(int(each[0]) for each in going), more=False
+            calls=len(going),
+            blobs=blobs,
+            bytes=size + sum(int(each[0]) for each in going),
+            more=False,
+            runs=len(ending),
         )
 
 

@@ -44,6 +44,8 @@ UPDATE_RUN = (
 )
 IS_EXPIRED = "SELECT 1 FROM runs WHERE tenant = ? AND name = ? AND state = 'expired'"
 COUNTERS = "SELECT id, pulse, last_seq FROM runs WHERE tenant = ? AND name = ?"
+# A run that is over has no exchanges any more.
+LIVING_COUNTERS = f"{COUNTERS} AND state <> 'expired'"
 BEAT = "UPDATE runs SET pulse = ?2, last_seq = ?3, active_at = max(active_at, ?4) WHERE id = ?1"
 STAMP_CALL = "UPDATE calls SET seq = ?2, pulse = ?3 WHERE key = ?1"
 PUT_EXCHANGE = (
@@ -92,7 +94,12 @@ CALLS_OVER = (
     "FROM calls INDEXED BY calls_of_runs WHERE run <> '' AND tenant = ?1 AND run = ?2 "
     "AND state NOT IN ('pending', 'in_doubt') ORDER BY pulse LIMIT ?3"
 )
-REMOVE_EXCHANGES = "DELETE FROM exchanges WHERE run = ?"
+# Far smaller than calls: so many for each of a portion.
+EXCHANGES_PER_CALL = 5
+REMOVE_EXCHANGES = (
+    "DELETE FROM exchanges WHERE (run, attempt, call, number, owner) IN "
+    "(SELECT run, attempt, call, number, owner FROM exchanges WHERE run = ?1 LIMIT ?2)"
+)
 # First of all, so that nobody goes on with a run of which a part is gone.
 EXPIRE_RUN = "UPDATE runs SET state = 'expired', version = version + 1, pulse = pulse + 1 WHERE id = ?"
 _TO_CLEAR = "FROM runs INDEXED BY runs_to_clear WHERE state = 'expired' AND NOT cleared"
@@ -105,7 +112,10 @@ TO_CLEAR = (
     f"SELECT id, tenant, name {_TO_CLEAR} "
     f"AND EXISTS ({_ITS_CALLS} AND calls.state NOT IN ('pending', 'in_doubt')) LIMIT 1"
 )
-ALL_TO_CLEAR = f"SELECT id, tenant, name {_TO_CLEAR}"
+_ITS_EXCHANGES = "SELECT 1 FROM exchanges WHERE exchanges.run = runs.id"
+# A fork may have been served by its parent's calls alone.
+TO_FORGET = f"SELECT id {_TO_CLEAR} AND EXISTS ({_ITS_EXCHANGES}) LIMIT 1"
+ALL_TO_CLEAR = f"SELECT tenant, name {_TO_CLEAR}"
 CLEARED = f"UPDATE runs SET cleared = 1 WHERE id IN (SELECT id {_TO_CLEAR} AND NOT EXISTS ({_ITS_CALLS}))"  # noqa: S608
 
 
@@ -188,7 +198,7 @@ def mark_served(connection: apsw.Connection, marks: Iterable[Serving]) -> None:
     for served in marks:
         name = (served.tenant, served.run)
         if name not in beats:
-            for run, pulse, last_seq in connection.execute(COUNTERS, name):
+            for run, pulse, last_seq in connection.execute(LIVING_COUNTERS, name):
                 beats[name] = (run, pulse + 1, last_seq, served.exchange.at)
         if name in beats:
             run, pulse, last_seq, at = beats[name]
@@ -257,21 +267,27 @@ def tenants_of(connection: apsw.Connection, name: str) -> list[str]:
 
 def collect_runs(connection: apsw.Connection, before: float, limit: int) -> statements.Removed:
     """Runs that were last active before then are expired, then cleared portion by portion."""
-    over = list(connection.execute(OVER, (before, limit)))
-    connection.executemany(EXPIRE_RUN, [(run,) for run, _, _ in over])
-    for run, tenant, name in list(connection.execute(TO_CLEAR)):
+    over = [(run,) for run, _, _ in connection.execute(OVER, (before, limit))]
+    connection.executemany(EXPIRE_RUN, over)
+    for _, tenant, name in list(connection.execute(TO_CLEAR)):
         removed = statements.remove(connection, CALLS_OVER, (tenant, name, limit + 1), limit)
-        connection.execute(REMOVE_EXCHANGES, (run,))
-        return replace(removed, more=True)
-    connection.execute(CLEARED)
-    return statements.Removed(keys=[], done=False, bytes=0, more=bool(over))
+        return replace(removed, more=True, runs=len(over))
+    forgetting = list(connection.execute(TO_FORGET))
+    for (run,) in forgetting:
+        connection.execute(REMOVE_EXCHANGES, (run, limit * EXCHANGES_PER_CALL))
+    if not forgetting:
+        connection.execute(CLEARED)
+    more = bool(over or forgetting)
+    return statements.Removed(keys=[], done=False, bytes=0, more=more, runs=len(over))
 
 
-def over_in_all(connection: apsw.Connection, before: float) -> tuple[int, int]:
-    """How many calls `collect_runs` would remove in the end, and their bytes."""
-    number = size = 0
-    over = [*connection.execute(OVER, (before, -1)), *connection.execute(ALL_TO_CLEAR)]
-    for _, tenant, name in over:
-        for *_, length in connection.execute(CALLS_OVER, (tenant, name, -1)):
-            number, size = number + 1, size + length
-    return number, size
+def over_in_all(connection: apsw.Connection, before: float) -> tuple[int, frozenset[tuple[str, str]]]:
+    """How many runs `collect_runs` would end, and those it would clear."""
+    over = [(tenant, name) for _, tenant, name in connection.execute(OVER, (before, -1))]
+    return len(over), frozenset([*over, *connection.execute(ALL_TO_CLEAR)])
+
+
+def calls_of(connection: apsw.Connection, runs: Iterable[tuple[str, str]]) -> tuple[int, int]:
+    """How many calls would go with these runs, and their bytes."""
+    sizes = [size for run in runs for *_, size in connection.execute(CALLS_OVER, (*run, -1))]
+    return len(sizes), sum(sizes)

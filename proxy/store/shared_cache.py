@@ -72,6 +72,7 @@ class SharedCache:
         self._cache: diskcache.Cache | None = None
         self._retry_at = 0.0
         self._waiting = 0
+        self._volume = 0
         # One thread: diskcache keeps a connection for each, and SQLite lets one write at a time anyway.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semel-cache")
 
@@ -82,9 +83,17 @@ class SharedCache:
         value: bytes | None = await self._ask(self._get, key)
         return value
 
+    async def bytes_used(self) -> int:
+        """As it was last known, where it does not answer. Looking makes no cache."""
+        if self._directory.exists():
+            volume: int | None = await self._ask(diskcache.Cache.volume)
+            self._volume = self._volume if volume is None else volume
+        return self._volume
+
     async def clear(self) -> None:
-        """What was in it is gone from its file too."""
-        await self._ask(self._clear)
+        """What was in it is gone from its file too. Takes the time it takes."""
+        with contextlib.suppress(RuntimeError):  # closed
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._attempt, self._clear)
 
     async def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # closed twice

@@ -115,10 +115,11 @@ EXPIRED_IN_ALL = f"SELECT count(*), coalesce(sum(size), 0) FROM ({EXPIRED})"  # 
 REMOVE_CALL = "DELETE FROM calls WHERE id = ?"
 REMOVE_HISTORY = "DELETE FROM events WHERE call = ?"
 REMOVE_MARK = "DELETE FROM marks WHERE key = ?"
-# Whether a row names this blob; with ?2, whether one does that will still be there after collecting.
+# The rows that name a blob, and for each whether it goes by itself before ?2.
 NAMES_BLOB = " UNION ALL ".join(
-    f"SELECT 1 FROM calls INDEXED BY calls_{column} WHERE {column} <> '' AND {column} = ?1 "  # noqa: S608
-    f"AND NOT coalesce({_EXPIRING} AND {_ALONE} AND expires_at < ?2, false)"
+    "SELECT tenant, run, state IN ('pending', 'in_doubt'), "  # noqa: S608
+    f"coalesce({_EXPIRING} AND {_ALONE} AND expires_at < ?2, false) "
+    f"FROM calls INDEXED BY calls_{column} WHERE {column} <> '' AND {column} = ?1"
     for column in ("request_blob", "answer_blob")
 )
 SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
@@ -136,16 +137,18 @@ class Figures:
     by_state: dict[State, int]
     oldest_doubt_at: float | None
     database_bytes: int
+    free_bytes: int  # of these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """`done`: a done call is among them. `more`: there are others."""
+    """`done`: a done call is among them. `runs`: so many are over now. `more`: there are others."""
 
     keys: list[bytes]
     done: bool
     bytes: int
     more: bool
+    runs: int = 0
 
     def after(self, earlier: Removed) -> Removed:
         return Removed(
@@ -153,6 +156,7 @@ class Removed:
             done=earlier.done or self.done,
             bytes=earlier.bytes + self.bytes,
             more=self.more,
+            runs=earlier.runs + self.runs,
         )
 
 
@@ -228,9 +232,17 @@ def expired_in_all(connection: apsw.Connection, now: float) -> tuple[int, int]:
     raise AssertionError("a count is always there")
 
 
-def names_blob(connection: apsw.Connection, digest: str, collected: float | None = None) -> bool:
-    """Whether a row names it; with `collected`, whether one does that is left when collecting is done."""
-    return _one(connection, NAMES_BLOB, (digest, collected)) is not None
+def names_blob(connection: apsw.Connection, digest: str) -> bool:
+    """Whether a row names it."""
+    return any(connection.execute(NAMES_BLOB, (digest, None)))
+
+
+def will_name_blob(
+    connection: apsw.Connection, now: float, over: frozenset[tuple[str, str]], digest: str
+) -> bool:
+    """Whether a row names it that is left when what is past its time has gone, with these runs."""
+    rows = connection.execute(NAMES_BLOB, (digest, now))
+    return any(not goes and (is_open or (tenant, run) not in over) for tenant, run, is_open, goes in rows)
 
 
 def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> Call | None:
@@ -302,6 +314,7 @@ def figures(connection: apsw.Connection) -> Figures:
         by_state={State(state): n for state, n in connection.execute(COUNTS)},
         oldest_doubt_at=_one(connection, OLDEST_DOUBT, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
+        free_bytes=connection.pragma("freelist_count") * connection.pragma("page_size"),
     )
 
 

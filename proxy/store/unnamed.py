@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from proxy.faults import Point, reach
+
 # Longer than any body takes to be copied to a disk and then to be named by a row.
 UNTOUCHED = 3600.0
 TEMPORARY = "tmp"
@@ -79,7 +81,8 @@ class Unnamed:
             if _untouched(path) is None:
                 return False  # somebody has put it meanwhile, and is about to name it
             path.unlink(missing_ok=True)
-            return True
+        reach(Point.BLOB_COLLECTED)
+        return True
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ def test_a_dry_run_says_the_same_and_removes_nothing(state: Path, capsys: pytest
     assert len(list((state / "blobs").glob("??/*"))) == 1
     did = semel(capsys, "gc", "--json", "--state-dir", state).document(SCHEMA)
     assert did == would | {"dry_run": False}
-    nothing = {"dry_run": False, "calls": 0, "blobs": 0, "bytes": 0}
+    nothing = {"dry_run": False, "calls": 0, "runs": 0, "blobs": 0, "bytes": 0}
     assert semel(capsys, "gc", "--json", "--state-dir", state).document(SCHEMA) == nothing
 
 

@@ -124,9 +124,13 @@ EXPECTED: dict[tuple[Row, bool], Cell] = {
 }
 
 
+# Not on the way of any call: test_collecting_killed.py.
+OF_COLLECTING = {Point.CALLS_COLLECTED, Point.BLOB_COLLECTED}
+
+
 def test_every_fault_point_is_in_the_table() -> None:
     """A point that is added to the code must be added here."""
-    assert {passage.point for passage in PASSAGES} == set(Point)
+    assert {passage.point for passage in PASSAGES} == set(Point) - OF_COLLECTING
 
 
 def test_every_row_and_kind_has_an_expectation() -> None:

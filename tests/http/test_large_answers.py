@@ -165,3 +165,16 @@ async def test_damage_found_while_a_record_is_handed_on_aborts_the_caller(
         told = await call(port, "POST", "/up/hold", JSON, b"{}")
         assert (told.status, told.semel) == (410, "refused")  # once found, it is said
         assert origin.started == 1
+
+
+async def test_a_body_that_was_damaged_is_good_again_when_another_call_has_put_it(tmp_path: Path) -> None:
+    """What was found out about one row's body is not held against a later row of the same content."""
+    body = b"z" * (9 * 1024 * 1024)
+    again = {**JSON, "Semel-Occurrence": "2"}
+    async with world(tmp_path, (*READ_ALL, answer(200, body))) as (origin, port):
+        assert (await call(port, "POST", "/up/hold", JSON, b"{}")).body == body
+        damage_blob(ambient.store(), tmp_path / "state", Damage.FLIPPED)
+        assert not (await call(port, "POST", "/up/hold", JSON, b"{}")).complete
+        assert (await call(port, "POST", "/up/hold", again, b"{}")).semel == "executed"
+        replayed = await call(port, "POST", "/up/hold", again, b"{}")
+        assert (replayed.semel, replayed.body == body, origin.started) == ("replayed", True, 2)

@@ -103,7 +103,10 @@ async def test_metrics_tell_what_happened(tmp_path: Path) -> None:
         assert value(samples, "semel_problems_total", type="in-doubt") == 1
         assert value(samples, "semel_problems_total", type="unknown-upstream") == 1
         assert value(samples, "semel_call_seconds_count") == 6
-        assert value(samples, "semel_store_bytes") > 0
+        size = value(samples, "semel_store_bytes")
+        assert size > 0
+        parts = [sample for sample in samples if sample.name == "semel_store_part_bytes"]
+        assert not parts or sum(sample.value for sample in parts) == size
         kind = ambient.store().partition(":")[0]
         assert value(samples, "semel_build_info", version=__version__, store=kind) == 1
 

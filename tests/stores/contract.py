@@ -15,6 +15,7 @@ from proxy.core.intent import Answer, Call, Place, State
 from proxy.core.terms import Terms
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobLost, BlobRef, Collected, Orphans, Page, Query, Store, Swap
+from tests.counts import count
 from tests.stores import calls
 
 HOUR = 3600.0
@@ -707,6 +708,40 @@ class StoreContract:
         assert (await other.collect(AFTER_ALL)).blobs == 0
         await self._present(other, blob)
 
+    async def test_a_blob_that_is_put_while_it_is_collected_is_there_for_its_row(
+        self, store: Store, other: Store
+    ) -> None:
+        """Nobody named it, and it was old: whoever is faster, the row that is written in the end has it."""
+
+        async def settle(content: bytes) -> BlobRef:
+            ref = await store.put_blob([content])
+            call, entry = calls.claim(store.owner)
+            assert (await store.swap(replace(call, request_blob=ref.digest), entry, expected=0)).won
+            return ref
+
+        for n in range(count(test=15, soak=200)):
+            content = b"%d" % n * 100_000
+            await self.age(await store.put_blob([content]))
+            settling = asyncio.create_task(settle(content))
+            await asyncio.gather(settling, *(at.collect(AFTER_ALL) for at in (store, other)))
+            while (await other.collect(AFTER_ALL)).more:
+                pass
+            await self._present(other, settling.result())
+
+    async def test_who_has_begun_to_read_a_blob_reads_it_to_its_end(self, store: Store, other: Store) -> None:
+        """It is collected meanwhile; whoever comes later finds none. Put again, it is whole for everybody."""
+        content = os.urandom(3_000_000)
+        blob = await store.put_blob([content])
+        reading = store.read_blob(blob)
+        parts = [await anext(reading)]
+        await self.age(blob)
+        assert (await other.collect(AFTER_ALL)).blobs == 1
+        with pytest.raises(BlobLost):
+            await self._present(store, blob)
+        assert await other.put_blob([content]) == blob
+        assert b"".join([*parts, *[part async for part in reading]]) == content
+        await self._present(store, blob)
+
     async def _present(self, store: Store, *blobs: BlobRef) -> None:
         for blob in blobs:
             assert len(b"".join([chunk async for chunk in store.read_blob(blob)])) == blob.size
@@ -741,6 +776,22 @@ class StoreContract:
             assert await store.cache_get(key) == b"newer"
             await store.cache_put(key, value, -1.0)
             assert await store.cache_get(key) is None
+
+    async def test_the_census_counts_every_body(self, store: Store, other: Store) -> None:
+        """Rows, blobs and what lies in the cache; a store that tells them apart leaves nothing out."""
+        before = await store.census()
+        await store.put_blob([os.urandom(2_000_000)])
+        await store.cache_put(os.urandom(16), os.urandom(1_000_000), 60.0)
+        call, entry = calls.claim(store.owner)
+        await store.swap(replace(call, request=os.urandom(1_000_000)), entry, expected=0)
+        after = await store.census()
+        assert after.bytes_used - before.bytes_used >= 3_500_000
+        if after.parts:
+            assert sum(after.parts.values()) == after.bytes_used
+            grown = {part: size - before.parts.get(part, 0) for part, size in after.parts.items()}
+            assert grown["blobs"] >= 2_000_000
+            assert grown["cache"] >= 1_000_000
+            assert grown["rows"] >= 900_000
 
     # --- the end -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.intent import Call, Entry, Event, State, advance
+from proxy.core.intent import Answer, Call, Entry, Event, Place, State, advance
 from proxy.core.run_record import (
     Attempt,
     Changes,
@@ -25,7 +25,7 @@ from proxy.core.run_record import (
 )
 from proxy.core.runs import step_of
 from proxy.errors import StoreUnavailable
-from proxy.store.base import RunPage, RunQuery, Store, Swap
+from proxy.store.base import BlobRef, RunPage, RunQuery, Store, Swap
 from tests.stores import calls
 
 TENANT = "default"
@@ -57,9 +57,12 @@ async def changes(store: Store, name: str = "r", attempt: str = "a1", since: int
     return found
 
 
-async def claimed(store: Store, name: str = "r", *, attempt: str = "a1", at: float = calls.NOW) -> Call:
+async def claimed(
+    store: Store, name: str = "r", *, attempt: str = "a1", at: float = calls.NOW, request_blob: str = ""
+) -> Call:
     """A pending call of the run, with somebody who is served by it."""
     call, entry = calls.in_run(store.owner, name, attempt=attempt, at=at)
+    call = replace(call, request_blob=request_blob)
     swap = await store.swap(call, entry, expected=0, served=calls.serving(call, at=at))
     assert swap.won
     return replace(call, seq=swap.seq)
@@ -71,8 +74,13 @@ async def moved(store: Store, step: tuple[Call, Entry]) -> Call:
     return call
 
 
-async def done(store: Store, name: str = "r", *, at: float = calls.NOW) -> Call:
-    call, entry = calls.settle(await claimed(store, name, at=at), at=at)
+async def done(
+    store: Store, name: str = "r", *, at: float = calls.NOW, request_blob: str = "", answer_blob: str = ""
+) -> Call:
+    call, entry = calls.settle(await claimed(store, name, at=at, request_blob=request_blob), at=at)
+    if answer_blob:
+        body = Answer(status=200, size=9, recorded_at=at, place=Place.BLOB, blob=answer_blob)
+        call = replace(call, answer=body)
     return await moved(store, (replace(call, expires_at=None), entry))
 
 
@@ -92,6 +100,10 @@ async def collect_all(store: Store, before: float, *, limit: int = 500) -> int:
 
 
 class RunContract:
+    async def age(self, blob: BlobRef) -> None:
+        """As the other half of the contract has it."""
+        raise NotImplementedError
+
     # --- runs and attempts ---------------------------------------------------------------------------
 
     async def test_a_run_is_made_on_first_use_and_lists_its_attempts(
@@ -585,6 +597,59 @@ class RunContract:
         assert await collect_all(store, calls.NOW + DAY + 1) == 1
         for name in ("r", "f", "g"):
             assert (await known(store, name)).state is RunState.EXPIRED
+
+    async def test_a_dry_run_counts_runs_and_the_bodies_that_go_with_them(
+        self, store: Store, other: Store
+    ) -> None:
+        """It says what collecting then does. A body that somebody else names too stays, and so does one of a
+        call that is open."""
+        bodies = [await store.put_blob([b"content %d" % n]) for n in range(4)]
+        of_request, of_answer, of_two, of_open = bodies
+        for name in ("old", "bare"):
+            await opened(store, name)
+        await opened(store, "young", at=calls.NOW + DAY)
+        await done(store, "old", request_blob=of_request.digest, answer_blob=of_answer.digest)
+        await done(store, "old", request_blob=of_two.digest)
+        await claimed(store, "old", request_blob=of_open.digest)
+        await done(store, "young", at=calls.NOW + DAY, request_blob=of_two.digest)
+        for body in bodies:
+            await self.age(body)
+        would = await other.collect(calls.NOW, dry_run=True, runs_before=calls.NOW + 2)
+        assert (would.calls, would.runs, would.blobs) == (2, 2, 2)
+        assert would == await other.collect(calls.NOW, dry_run=True, runs_before=calls.NOW + 2)
+        none = await other.collect(calls.NOW, dry_run=True)
+        assert (none.calls, none.runs, none.blobs) == (0, 0, 0)
+        portions = [await store.collect(calls.NOW, limit=1, runs_before=calls.NOW + 2) for _ in range(20)]
+        assert not portions[-1].more
+        did = [sum(getattr(each, what) for each in portions) for what in ("calls", "runs", "blobs", "bytes")]
+        assert did == [would.calls, would.runs, would.blobs, would.bytes]
+        for body in (of_two, of_open):
+            assert len(b"".join([chunk async for chunk in other.read_blob(body)])) == body.size
+
+    async def test_nothing_is_left_of_who_was_served_in_a_run_that_is_over(
+        self, store: Store, other: Store
+    ) -> None:
+        """A fork that was served by its parent's calls alone, and marks that come when all is over."""
+        await opened(store)
+        row = await done(store)
+        fork = Run(
+            tenant=TENANT,
+            name="f",
+            created_at=calls.NOW,
+            active_at=calls.NOW,
+            parent=Parent(run="r", at=1),
+            origin="r",
+        )
+        assert await store.swap_run(fork, LINE, expected=0)
+        for n in range(12):
+            store.mark_served(calls.serving(row, n)._replace(run="f"))
+        assert (await store.run_sums(TENANT, "f")).keys() == {"a1"}
+        assert await collect_all(store, calls.NOW + DAY, limit=1) == 1
+        for name in ("r", "f"):
+            other.mark_served(calls.serving(row, 99)._replace(run=name))
+            assert await other.run_sums(TENANT, name) == {}
+            assert await other.run_tallies(TENANT, name) == []
+        assert not (await store.collect(calls.NOW, runs_before=calls.NOW + DAY)).more
 
     async def test_two_who_collect_runs_at_once_take_each_call_once(self, store: Store, other: Store) -> None:
         """While a living run is written to."""

@@ -33,6 +33,7 @@ class TestSealedEmbedded(EmbeddedContract):
     test_a_blob_goes_when_no_row_names_it_and_nobody_touched_it = None  # type: ignore[assignment]
     test_a_call_past_its_time_goes_with_all_that_belongs_to_it = None  # type: ignore[assignment]
     test_a_closed_store_says_so = None  # type: ignore[assignment]
+    test_who_has_begun_to_read_a_blob_reads_it_to_its_end = None  # type: ignore[assignment]
 
     @pytest.mark.parametrize("size", [0, 1, 64 * 1024, 1_000_000])
     async def test_a_body_comes_back_whole_and_twice_the_same_is_not_the_same(

@@ -1,6 +1,7 @@
 -- Runs that were last active before then, and have no younger relative, are over: first of all they are
 -- expired, so that nobody goes on with one of which a part is gone. Then calls of one that is over are removed;
--- what is open stays. Before when, how many, how many bytes. Gives {keys, bytes, 1 if there is more to do}.
+-- what is open stays. Before when, how many, how many bytes. Gives {keys, bytes, 1 if there is more to do, how
+-- many are over now}.
 local before, many, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local over = runs_over(before, 0, many)
@@ -31,7 +32,7 @@ for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do
       end
     end
   until #found == 0 or #keys == many or bytes > most
-  if #keys > 0 then return {keys, bytes, 1} end
+  if #keys > 0 then return {keys, bytes, 1, #over} end
   if open == 0 then call('SREM', T .. ':clear', run) end
 end
-return {{}, 0, #over > 0 and 1 or 0}
+return {{}, 0, #over > 0 and 1 or 0, #over}

@@ -18,7 +18,7 @@ from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import Rule
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
-from proxy.refusals import in_doubt
+from proxy.refusals import in_doubt, not_sent
 from proxy.stream import Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
@@ -44,10 +44,8 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
                 f"nothing was sent now ({reason}); {EARLIER}", capture, status=None, call=call, now=now
             )
         case NotSent(reason):
-            refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
-            return Judgement(
-                Settlement(event=Event.NOT_SENT, why=reason, ttl=_ttl(rule, call)), refusal=refusal
-            )
+            settlement = Settlement(event=Event.NOT_SENT, why=reason, ttl=_ttl(rule, call))
+            return Judgement(settlement, refusal=not_sent(result, call=call.id))
         case Lost(reason, status, timed_out):
             if call.safe:
                 return _safe_lost(reason, timed_out=timed_out, rule=rule, call=call)
@@ -119,7 +117,7 @@ def _scrubbed_reason(reason: str, hidden: Secrets) -> str:
 def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:
     """What the caller of an unrecorded call gets: what it would see without semel, in better words."""
     if isinstance(result, NotSent):
-        return UpstreamUnreachable(f"Nothing was sent: {result.reason}. Call again.")
+        return not_sent(result)
     if not safe:  # it may have taken effect and nothing is known of it: a broken connection says just that
         return CutOff(result.reason)
     return _safe_failure(result.reason, timed_out=result.timed_out)

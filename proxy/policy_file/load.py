@@ -279,7 +279,7 @@ class _Loader:
             timeouts=Timeouts(**values.get("timeout", {})),
             rules=draft.rules,
             inject=self._filled(values.get("inject"), section),
-            **{key: values[key] for key in ("credentials", "hosts", "protocol") if key in values},
+            **{key: values[key] for key in ("credentials", "hosts", "private", "protocol") if key in values},
         )
 
     def _filled(self, inject: Inject | None, section: Section) -> Inject | None:

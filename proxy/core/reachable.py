@@ -102,23 +102,22 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
         yield IPv4Address(bits & _LOW_32)
 
 
-def plain(address: Address) -> Address:
-    """An IPv4 address that is spelt as one of IPv6 is that address."""
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 def literal(host: str) -> Address | None:
-    """The address that a host is, if it is one and no name."""
+    """The address that a host is, if it is one and no name. An IPv4 address that is spelt as one of IPv6 is
+    that address."""
     try:
-        return plain(ip_address(host))
+        address = ip_address(host)
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def may_be(host: str, address: str, said: Said, *, private: bool = False) -> bool:
     """Whether `host` may have this address, as a resolver spells it. `private`: names may lead to private
     addresses whatever policies say, and what a client writes out is as good as named."""
-    found = plain(ip_address(address))
+    found = literal(address)
+    if found is None:
+        return False
     kind = kind_of(found)
     if kind is Kind.PUBLIC:
         return True

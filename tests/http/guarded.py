@@ -20,7 +20,7 @@ import pytest
 from proxy.app import App
 from proxy.core.reachable import literal
 from proxy.upstream.reaching import Found, Ways
-from tests.inside import Answer, semel
+from tests.inside import Answer, semel, until
 from tests.origin import OK, Origin
 
 PUBLIC, PUBLIC_6 = "93.184.216.34", "2606:2800:220:1::1"
@@ -83,6 +83,13 @@ class Guarded:
     @property
     def at(self) -> int:
         return self.app.address.port
+
+    async def nobody_came(self) -> None:
+        """A connection of our own stands behind all that came before: it is the only one."""
+        for address in LOCAL:
+            with socket.create_connection((address, self.port), timeout=5):
+                await until(lambda address=address: address in self.reached)  # type: ignore[misc]
+        assert sorted(self.reached) == sorted(LOCAL)
 
 
 @asynccontextmanager

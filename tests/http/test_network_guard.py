@@ -70,9 +70,9 @@ def test_there_are_fifty_tricks_and_more() -> None:
     assert len(dict(SPELLINGS)) == len(SPELLINGS) > 70
 
 
-def _nobody_was_reached(there: Guarded) -> None:
-    assert there.reached == []
+async def _nobody_was_reached(there: Guarded) -> None:
     assert there.net.dialled == []
+    await there.nobody_came()
 
 
 def _told(got: Answer) -> tuple[int, str]:
@@ -100,7 +100,7 @@ async def test_a_client_cannot_spell_its_way_inside(
                 answered = await outside.ask(request_bytes("GET", "/", host="public.example"))
                 assert problem(answered) == told[1]
             assert answered.status == told[0]
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
         if told == DENIED:  # the operator is told which address it was
             await until(lambda: there.told("address-refused"))
 
@@ -117,7 +117,7 @@ async def test_no_tunnel_leads_inside(
             request_bytes("GET", f"http://{host}:{there.port}/"),
         ):
             assert _told(await raw_call(there.at, raw)) == told, raw
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_no_trick_with_the_port(port: str, tmp_path: Path, monkeypatch: py
     async with guarded(tmp_path, monkeypatch, settings=TUNNEL, names=NAMES) as there:
         got = await raw_call(there.at, request_bytes("CONNECT", f"public.example:{port}"))
         assert got.status == 400
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
 
 
 # ---- names that a policy has ----
@@ -170,7 +170,7 @@ async def test_a_named_host_that_turns_out_to_be_inside_is_refused(
         async with client(there.at) as outside:
             assert (await outside.connect(f"api.example:{there.port}")).status == 200
             assert _told(await outside.ask(request_bytes("GET", "/x"))) == DENIED
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
 
 
 async def test_private_true_lets_a_name_lead_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ async def test_an_odd_spelling_in_a_policy_is_a_name(
     policy = f"upstream: up\nbase_url: http://{base}:{{port}}\n"
     async with guarded(tmp_path, monkeypatch, policy) as there:
         assert _told(await call(there.at, "GET", "/up/x")) == DENIED
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
 
 
 @pytest.mark.parametrize("private", ["true", "false"])
@@ -234,7 +234,7 @@ async def test_a_wildcard_names_no_address(
         async with client(there.at) as outside:
             assert (await outside.connect(f"mine.example:{there.port}")).status == 200
             assert _told(await outside.ask(request_bytes("GET", "/x"))) == DENIED
-        _nobody_was_reached(there)
+        await _nobody_was_reached(there)
         await raw_call(there.at, request_bytes("GET", f"http://exact.example:{there.port}/x"))
         dialled = private == "true" and answer_of != "169.254.169.254"
         assert bool(there.net.dialled) == dialled, "a whole name is another matter"
@@ -255,7 +255,7 @@ async def test_the_name_is_resolved_once_and_what_was_looked_at_is_dialled(
         there.app._upstream._idle.clear()
         assert _told(await call(there.at, "POST", "/up/pay", body=b"y")) == DENIED
         assert there.net.dialled == [PUBLIC]
-        assert there.reached == []
+        await there.nobody_came()
 
 
 async def test_rebinding_between_a_failed_connection_and_the_next(
@@ -268,7 +268,7 @@ async def test_rebinding_between_a_failed_connection_and_the_next(
         assert _told(await call(there.at, "POST", "/up/pay", body=b"x")) == DENIED
         assert there.net.asked == ["api.example"] * 2
         assert there.net.dialled == ["93.184.216.35"]
-        assert there.reached == []
+        await there.nobody_came()
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ async def test_of_several_addresses_only_public_ones_are_tried(
         got = await call(there.at, "POST", "/up/pay", body=b"x")
         assert _told(got) == ((200, "") if up else (502, "upstream-unreachable"))
         assert set(there.net.dialled) == {PUBLIC, PUBLIC_6} & set(answers)
-        assert there.reached == []
+        await there.nobody_came()
 
 
 # ---- detours ----
@@ -316,7 +316,7 @@ async def test_the_host_header_does_not_choose_where_to(
             assert (await outside.connect("public.example:80")).status == 200
             got = await outside.ask(request_bytes("GET", f"http://{inside}/x", host=inside))
             assert _told(got) == BAD, "another place than that of the CONNECT"
-        assert there.reached == []
+        await there.nobody_came()
 
 
 async def test_sni_does_not_choose_where_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +334,7 @@ async def test_sni_does_not_choose_where_to(tmp_path: Path, monkeypatch: pytest.
                 got = await outside.ask(request_bytes("GET", "/x", host=name))
                 assert got.status >= 400, "the origin speaks no TLS; the other is off limits"
         assert set(there.net.dialled) == {PUBLIC}
-        assert there.reached == []
+        await there.nobody_came()
 
 
 async def test_a_redirect_inside_is_handed_on_and_never_followed(
@@ -353,7 +353,7 @@ async def test_a_redirect_inside_is_handed_on_and_never_followed(
                 assert (got.status, got.semel) == (status, semel_status)
                 assert got.get("Location") == inside.decode()
             assert (there.net.dialled, there.net.asked) == ([PUBLIC], ["api.example"])
-            assert there.reached == []
+            await there.nobody_came()
 
 
 async def test_a_name_that_leads_back_to_semel_is_refused(
@@ -428,7 +428,7 @@ async def test_a_call_in_doubt_stays_in_doubt_when_its_resend_is_refused(
         assert row.state is State.IN_DOUBT
         assert there.net.dialled == [PUBLIC]
         assert there.origin.started == 1
-        assert there.reached == []
+        await there.nobody_came()
 
 
 async def test_a_run_that_was_refused_and_went_on_is_refused_again(

@@ -27,6 +27,8 @@ EXCERPT = 500
 EARLIER = "what became of an earlier send is still not known"
 # A rule's expression reads at most this much of an answer.
 READABLE = 8 * 1024 * 1024
+# And an excerpt is taken only of what is no longer than this when it is decoded.
+LEGIBLE = 512 * 1024
 
 
 class Judgement(NamedTuple):
@@ -145,11 +147,11 @@ def withholds(
     return verdict is Verdict.NOT_EXECUTED or rule.outcome.not_executed_if is not None
 
 
-def readable_body(capture: Capture) -> bytes | None:
+def readable_body(capture: Capture, limit: int = READABLE) -> bytes | None:
     if capture.kept is None or capture.kept.size > READABLE:
         return None
     try:
-        return decode(capture.kept.whole(), codings(capture.headers), READABLE)
+        return decode(capture.kept.whole(), codings(capture.headers), limit)
     except Undecodable:
         return None
 
@@ -158,5 +160,5 @@ def excerpt(capture: Capture) -> str:
     """From a long answer none: decoding megabytes for a line of text would make others wait."""
     if capture.received > 64 * 1024:
         return ""
-    body = readable_body(capture)
+    body = readable_body(capture, LEGIBLE)
     return body[:EXCERPT].decode("utf-8", "replace") if body else ""

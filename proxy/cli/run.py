@@ -186,10 +186,12 @@ def _for_a_developer(config: Path | None) -> Mapping[str, str]:
     what it reaches without, this machine and its network included."""
     from proxy.policy_file.mistakes import Log
     from proxy.policy_file.nodes import Pairs, compose
+    from proxy.policy_file.read import read_bytes
     from proxy.settings import DEFAULT_FILE
 
     path = config or Path(os.environ.get("SEMEL_CONFIG") or DEFAULT_FILE)
-    tree = compose(path.read_bytes(), str(path), Log()) if path.is_file() else None
+    data = read_bytes(path, Log()) if path.is_file() else None
+    tree = None if data is None else compose(data, str(path), Log())
     entries = tree.entries if isinstance(tree, Pairs) else ()
     forward = next((value for key, value in entries if key.text == "forward"), None)
     said = {key.text for key, _ in forward.entries} if isinstance(forward, Pairs) else set()

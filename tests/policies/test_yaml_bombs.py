@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from proxy.policy_file import PolicyMistakes, load_policies
-from proxy.policy_file.mistakes import MOST_MISTAKES
+from proxy.policy_file.mistakes import MOST_MISTAKES, SettingsMistakes
 from proxy.policy_file.nodes import LARGEST_FILE
-from proxy.settings import SettingsMistakes, load_settings
+from proxy.settings import load_settings
 from tests.cli.command import semel as command
 from tests.inside import call, semel, until
 

@@ -42,6 +42,7 @@ from proxy.reload import PolicyWatch, Reloads
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings import Address, Encryption, Settings
+from proxy.settings_schema import Private
 from proxy.siblings import Place, Siblings
 from proxy.store import opening
 from proxy.store.base import Store
@@ -49,6 +50,7 @@ from proxy.store.codec import Codec
 from proxy.store.keyring import FileKeys, GivenKeys, Keys
 from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
+from proxy.upstream.reaching import Ways
 
 # How long a shutdown lets calls finish before it stops and marks them.
 DRAIN_PATIENCE = 30.0
@@ -105,11 +107,13 @@ class App:
         inherited = {} if siblings is None else siblings.inherited()
         metrics.take_over(inherited)
         own = OwnPlaces()
-        upstream = HttpUpstream(max_header_bytes=limits.headers, leads_back=own.lie_at)
+        private = settings.forward.private is Private.ALLOW
+        ways = Ways(leads_back=own.lie_at, private=private, tell=log.noted)
+        upstream = HttpUpstream(max_header_bytes=limits.headers, ways=ways)
         hook = make_hook(
             settings.notify,
             store=store,
-            client=HttpUpstream(leads_back=own.lie_at),  # no receiver takes a connection from a call
+            client=HttpUpstream(ways=ways),  # no receiver takes a connection from a call
             clock=clock,
             tell=log.noted,
             count=metrics.notified,

@@ -123,7 +123,7 @@ class Carrier:
             return self.upstream.send(outgoing, capture, may_send)
 
         result = await flight.interruptible(send, owns)
-        harmless = isinstance(result, NotSent) or (
+        harmless = (isinstance(result, NotSent) and not result.for_good) or (
             isinstance(result, Lost) and safe and not capture.handed_on
         )
         if harmless and not flight.stopped:

@@ -18,7 +18,7 @@ from proxy.core.outcome import Verdict, judge_answer, judge_status
 from proxy.core.policy import Rule
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
-from proxy.refusals import in_doubt
+from proxy.refusals import in_doubt, not_sent
 from proxy.stream import Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
@@ -27,6 +27,8 @@ EXCERPT = 500
 EARLIER = "what became of an earlier send is still not known"
 # A rule's expression reads at most this much of an answer.
 READABLE = 8 * 1024 * 1024
+# And an excerpt is taken only of what is no longer than this when it is decoded.
+LEGIBLE = 512 * 1024
 
 
 class Judgement(NamedTuple):
@@ -44,10 +46,8 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
                 f"nothing was sent now ({reason}); {EARLIER}", capture, status=None, call=call, now=now
             )
         case NotSent(reason):
-            refusal = UpstreamUnreachable(f"Nothing was sent: {reason}. Call again.", call=call.id)
-            return Judgement(
-                Settlement(event=Event.NOT_SENT, why=reason, ttl=_ttl(rule, call)), refusal=refusal
-            )
+            settlement = Settlement(event=Event.NOT_SENT, why=reason, ttl=_ttl(rule, call))
+            return Judgement(settlement, refusal=not_sent(result, call=call.id))
         case Lost(reason, status, timed_out):
             if call.safe:
                 return _safe_lost(reason, timed_out=timed_out, rule=rule, call=call)
@@ -119,7 +119,7 @@ def _scrubbed_reason(reason: str, hidden: Secrets) -> str:
 def passing_failed(result: NotSent | Lost, *, safe: bool) -> Exception:
     """What the caller of an unrecorded call gets: what it would see without semel, in better words."""
     if isinstance(result, NotSent):
-        return UpstreamUnreachable(f"Nothing was sent: {result.reason}. Call again.")
+        return not_sent(result)
     if not safe:  # it may have taken effect and nothing is known of it: a broken connection says just that
         return CutOff(result.reason)
     return _safe_failure(result.reason, timed_out=result.timed_out)
@@ -147,11 +147,11 @@ def withholds(
     return verdict is Verdict.NOT_EXECUTED or rule.outcome.not_executed_if is not None
 
 
-def readable_body(capture: Capture) -> bytes | None:
+def readable_body(capture: Capture, limit: int = READABLE) -> bytes | None:
     if capture.kept is None or capture.kept.size > READABLE:
         return None
     try:
-        return decode(capture.kept.whole(), codings(capture.headers), READABLE)
+        return decode(capture.kept.whole(), codings(capture.headers), limit)
     except Undecodable:
         return None
 
@@ -160,5 +160,5 @@ def excerpt(capture: Capture) -> str:
     """From a long answer none: decoding megabytes for a line of text would make others wait."""
     if capture.received > 64 * 1024:
         return ""
-    body = readable_body(capture)
+    body = readable_body(capture, LEGIBLE)
     return body[:EXCERPT].decode("utf-8", "replace") if body else ""

@@ -21,6 +21,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.upstream.base import NotSent
 
 
 def in_doubt(call: Call, doubt: Doubt, why: str = "") -> InDoubt:
@@ -70,6 +71,13 @@ def denied(call: Call) -> Denied:
     )
 
 
+def not_sent(failed: NotSent, **members: object) -> Refusal:
+    """A host that may not be reached is refused like a call by a rule: only a person can mend that."""
+    if failed.for_good:
+        return Denied(f"Nothing was sent: {failed.reason}.", **members)
+    return UpstreamUnreachable(f"Nothing was sent: {failed.reason}. Call again.", **members)
+
+
 def in_progress(call: str) -> InProgress:
     return InProgress("The same call is still under way; ask again in a moment.", call=call)
 
@@ -91,7 +99,11 @@ def recorded_problem(call: Call, name: str) -> Refusal:
     """What an earlier attempt was told: calls with effects were made knowing it, so it is told again."""
     if name == "in-doubt" and call.doubt is not None:
         return in_doubt(call, call.doubt)
-    kinds = {"upstream-timeout": UpstreamTimeout, "upstream-unreachable": UpstreamUnreachable}
+    kinds = {
+        "upstream-timeout": UpstreamTimeout,
+        "upstream-unreachable": UpstreamUnreachable,
+        "denied": Denied,
+    }
     kind = kinds.get(name, InDoubt)
     return kind(
         "From the record: an earlier attempt of this run was told so, and made calls with effects after it. "

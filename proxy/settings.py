@@ -13,7 +13,7 @@ from pathlib import Path
 
 from proxy.notifying.schema import NOTIFY, SECRET_VARIABLE
 from proxy.policy_file.fields import Section, read_section
-from proxy.policy_file.mistakes import Log, Place, SettingsMistakes, Wrong, suggestion
+from proxy.policy_file.mistakes import Enough, Log, Place, SettingsMistakes, Wrong, suggestion
 from proxy.policy_file.nodes import Items, Node, Pairs, Scalar, compose, scalar
 from proxy.policy_file.read import read_bytes
 from proxy.settings_schema import (
@@ -89,8 +89,11 @@ def load_settings(
     for when none are configured."""
     log = Log()
     tree = _file(_config_path(environ, config, log), log)
-    for path, node in (*_variables(environ, log), *_flags(flags)):
-        tree = _overlaid(tree, path, node)
+    try:
+        for path, node in (*_variables(environ, log), *_flags(flags)):
+            tree = _overlaid(tree, path, node)
+    except Enough:
+        raise SettingsMistakes(log.noted) from None
     if tokens and not any(key.text == "auth" and not _is_null(value) for key, value in tree.entries):
         tree = _overlaid(tree, ("auth", "tokens"), _token_nodes(tokens))
     settings = _settings(tree, environ, log)

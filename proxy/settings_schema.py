@@ -51,6 +51,13 @@ class Unknown(StrEnum):
     RECORD = "record"
 
 
+class Private(StrEnum):
+    """What happens to a host at a private address that nobody has said so of."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     host: str
@@ -109,6 +116,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
     unknown: Unknown = Unknown.DENY
+    private: Private = Private.DENY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +293,12 @@ FORWARD = _level(
     "forward",
     "The forward proxy.",
     Field("unknown", "A host that no upstream names: deny, tunnel, record.", choice(Unknown), "deny"),
+    Field(
+        "private",
+        "A host that turns out to be at a private address, without a policy that says so: deny, allow.",
+        choice(Private),
+        "deny",
+    ),
 )
 RUNS = _level(
     "runs",

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from proxy.core.policy import Timeouts
+from proxy.core.reachable import Said
 from proxy.spool import Spool
 from proxy.upstream.base import Headers, Outgoing, Result
 from proxy.upstream.client import HttpUpstream
@@ -53,6 +54,7 @@ def request(
     max_idle: float = 10.0,
     scheme: str = "http",
     host: str = "127.0.0.1",
+    said: Said = Said.NAMED,
 ) -> Outgoing:
     spool = Spool.of(body) if isinstance(body, bytes) else body
     length = ((b"Content-Length", b"%d" % spool.size),) if spool is not None else ()
@@ -66,6 +68,7 @@ def request(
         body=spool,
         timeouts=timeouts,
         max_idle=max_idle,
+        said=said,
     )
 
 

@@ -35,6 +35,7 @@ def probes_in(policies: Callable[[], PolicySet], doubts: Doubts) -> Probes:
             body=None,
             timeouts=upstream.timeouts,
             max_idle=FRESH,
+            said=upstream.said_of(upstream.host, upstream.port),
         )
         return await doubts.probe(
             call, rule, out, upstream.base_path, actor=actor, reason=reason, nameless=not own

@@ -103,6 +103,7 @@ def run(options: argparse.Namespace) -> int:
     from proxy.cli.handshake import reach_all
     from proxy.cli.sdks import advice
     from proxy.settings import Settings
+    from proxy.settings_schema import Private
 
     settings, about_settings = _settings(options)
     findings = [*examine.whose_files(options.proxy), *about_settings]
@@ -122,7 +123,8 @@ def run(options: argparse.Namespace) -> int:
     looked_at = upstreams
     if settings and policies and not options.all:
         looked_at = _own(settings, upstreams)
-    findings += reach_all(looked_at)
+    private = settings is not None and settings.forward.private is Private.ALLOW
+    findings += reach_all(looked_at, private=private)
     failures = _report(options, findings, advice(proxy, upstreams))
     return REFUSED if failures else DONE
 

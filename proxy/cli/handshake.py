@@ -14,20 +14,24 @@ from collections.abc import Iterable
 
 from proxy.cli.examine import PATIENCE, Finding, failure, ok, warning
 from proxy.core.policy import Upstream
+from proxy.core.reachable import may_be
 from proxy.quantities import show_duration
+from proxy.upstream.reaching import Found
 
 # A certificate that lapses within this time is worth a word today.
 SOON = 14 * 86400.0
 _DIRECTLY = "semel connects directly, whatever HTTPS_PROXY says"
 
 
-def reach_all(upstreams: Iterable[Upstream], patience: float = PATIENCE) -> list[Finding]:
-    """All at once, so that the slowest decides how long it takes."""
+def reach_all(
+    upstreams: Iterable[Upstream], patience: float = PATIENCE, *, private: bool = False
+) -> list[Finding]:
+    """All at once, so that the slowest decides how long it takes. `private`: as `forward.private` has it."""
     wanted = list(upstreams)
     found: dict[str, Finding] = {}
 
     def look(upstream: Upstream) -> None:
-        found[upstream.name] = reach(upstream, patience)
+        found[upstream.name] = reach(upstream, patience, private=private)
 
     threads = [threading.Thread(target=look, args=(upstream,), daemon=True) for upstream in wanted]
     for thread in threads:
@@ -38,11 +42,14 @@ def reach_all(upstreams: Iterable[Upstream], patience: float = PATIENCE) -> list
     return [found.get(upstream.name) or _too_late(upstream, 2 * patience) for upstream in wanted]
 
 
-def reach(upstream: Upstream, patience: float = PATIENCE) -> Finding:
+def reach(upstream: Upstream, patience: float = PATIENCE, *, private: bool = False) -> Finding:
     about = f"upstream {upstream.name}"
     place = f"{upstream.host}:{upstream.port}"
     try:
-        with socket.create_connection((upstream.host, upstream.port), timeout=patience) as connection:
+        addresses = _addresses(upstream, private=private)
+        if not addresses:
+            return _refused(about, upstream)
+        with _connected(addresses, patience) as connection:
             if upstream.scheme == "http":
                 return ok(about, f"connected to {place}; nothing was sent")
             return _shake_hands(about, upstream, connection)
@@ -61,6 +68,42 @@ def reach(upstream: Upstream, patience: float = PATIENCE) -> Finding:
     except OSError as error:
         do = f"Correct base_url, start the upstream, or open the way to it ({_DIRECTLY})."
         return failure(about, f"no connection to {place}: {error.strerror or error}", do)
+
+
+def _addresses(upstream: Upstream, *, private: bool) -> list[Found]:
+    """Those that semel itself would connect to."""
+    host, said = upstream.host, upstream.said_of(upstream.host, upstream.port)
+    found = socket.getaddrinfo(host, upstream.port, type=socket.SOCK_STREAM)
+    return [
+        Found(family, address)  # type: ignore[arg-type]
+        for family, _, _, _, address in found
+        if may_be(host, str(address[0]), said, private=private)
+    ]
+
+
+def _connected(addresses: list[Found], patience: float) -> socket.socket:
+    failed: OSError | None = None
+    for family, address in addresses:
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.settimeout(patience)
+        try:
+            connection.connect(address)
+        except OSError as error:
+            connection.close()
+            failed = failed or error
+        else:
+            return connection
+    assert failed is not None  # there is an address, and none answered
+    raise failed
+
+
+def _refused(about: str, upstream: Upstream) -> Finding:
+    do = (
+        "Write the address itself into base_url."
+        if upstream.private
+        else f"If that is meant, add the line `private: true` to the policy of {upstream.name}."
+    )
+    return failure(about, f"the name {upstream.host} leads to an address that is not public: refused", do)
 
 
 def _shake_hands(about: str, upstream: Upstream, connection: socket.socket) -> Finding:

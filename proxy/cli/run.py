@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "register", "run", "without_command"]
 
 NOWHERE_ELSE = "127.0.0.1:0"
-UNKNOWN_HOSTS = "SEMEL_FORWARD_UNKNOWN"
+# Of `forward` in semel.yaml: the variable, and what it is here where nobody has said anything.
+FORWARDS = {"unknown": ("SEMEL_FORWARD_UNKNOWN", "record"), "private": ("SEMEL_FORWARD_PRIVATE", "allow")}
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -176,26 +177,29 @@ def _proxy(options: argparse.Namespace, settings: Settings, token: str, teller: 
         arguments += ["--config", str(options.config)]
     for path in options.policies or ():
         arguments += ["--policies", path]
-    environment = own_environment({**os.environ, **_unknown_hosts(options.config)})
+    environment = own_environment({**os.environ, **_for_a_developer(options.config)})
     return OwnProxy(arguments, environment, teller)
 
 
-def _unknown_hosts(config: Path | None) -> Mapping[str, str]:
-    """Hosts without a policy are recorded, unless somebody has said what becomes of them."""
-    from proxy.policy_file import not_yet
+def _for_a_developer(config: Path | None) -> Mapping[str, str]:
+    """What is not said otherwise: hosts without a policy are recorded, and the agent reaches through semel
+    what it reaches without, this machine and its network included."""
     from proxy.policy_file.mistakes import Log
     from proxy.policy_file.nodes import Pairs, compose
+    from proxy.policy_file.read import read_bytes
     from proxy.settings import DEFAULT_FILE
 
-    if os.environ.get(UNKNOWN_HOSTS) or ("forward", "unknown") in not_yet.SETTINGS:
-        return {}
     path = config or Path(os.environ.get("SEMEL_CONFIG") or DEFAULT_FILE)
-    tree = compose(path.read_bytes(), str(path), Log()) if path.is_file() else None
+    data = read_bytes(path, Log()) if path.is_file() else None
+    tree = None if data is None else compose(data, str(path), Log())
     entries = tree.entries if isinstance(tree, Pairs) else ()
     forward = next((value for key, value in entries if key.text == "forward"), None)
-    if isinstance(forward, Pairs) and any(key.text == "unknown" for key, _ in forward.entries):
-        return {}
-    return {UNKNOWN_HOSTS: "record"}
+    said = {key.text for key, _ in forward.entries} if isinstance(forward, Pairs) else set()
+    return {
+        variable: value
+        for key, (variable, value) in FORWARDS.items()
+        if key not in said and not os.environ.get(variable)
+    }
 
 
 def _tell_what_was_before(figures: ProxyFigures, name: str, teller: Teller) -> None:

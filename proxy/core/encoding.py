@@ -21,6 +21,8 @@ else:
 
 # Nobody means more codings than this, and each has a window of its own.
 MAX_CODINGS = 4
+# 8 MiB, as RFC 9659 has it for zstd in HTTP: a frame may ask for hundreds before its first byte.
+MAX_WINDOW_LOG = 23
 
 
 class Undecodable(Exception):
@@ -76,7 +78,8 @@ class _Brotli:
 
 class _Zstd:
     def __init__(self) -> None:
-        self._decoder = zstd.ZstdDecompressor()
+        window: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW_LOG}
+        self._decoder = zstd.ZstdDecompressor(options=window)
 
     def feed(self, data: bytes, limit: int) -> bytes:
         out: bytes = self._decoder.decompress(data, max_length=limit + 1)

@@ -22,6 +22,7 @@ from proxy.core.clauses import (
     UpstreamKey,
     Wire,
 )
+from proxy.core.reachable import Said
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -209,6 +210,7 @@ class Upstream:
     timeouts: Timeouts = field(default_factory=Timeouts)
     rules: tuple[Rule, ...] = ()
     hosts: tuple[str, ...] = ()  # empty: the base address's own
+    private: bool = False  # the names of its hosts may lead to private addresses
     protocol: Wire = Wire.HTTP
     inject: Inject | None = None
     # The header, in lower case, whose value from the agent is not sent, and so names no call: two agents with
@@ -238,6 +240,12 @@ class Upstream:
         if not self.hosts:
             return ((self.host, self.port),)
         return tuple([_host_and_port(entry, DEFAULT_PORTS[self.scheme]) for entry in self.hosts])
+
+    def said_of(self, host: str, port: int) -> Said:
+        """Whoever has a name below a wildcard decides where it leads: only whole names are named."""
+        if (host, port) != (self.host, self.port) and (host, port) not in self.places:
+            return Said.NOTHING
+        return Said.PRIVATE if self.private else Said.NAMED
 
 
 def _host_and_port(entry: str, default_port: int) -> tuple[str, int]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from proxy.core.intent import State
 
 # Problems that count as received when they were given to an attempt: the agent went on knowing them.
-RECEIVED_PROBLEMS = frozenset({"upstream-unreachable", "upstream-timeout", "in-doubt"})
+RECEIVED_PROBLEMS = frozenset({"upstream-unreachable", "upstream-timeout", "in-doubt", "denied"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, TypeVarTuple
 
 from proxy.core.cost import READABLE, cost_of
+from proxy.core.encoding import codings
 from proxy.core.policy import Rule
 from proxy.stream import Capture
 
@@ -40,10 +41,10 @@ READ_AT_ONCE = 64 * 1024
 
 
 async def price_aside(aside: Aside, rule: Rule, capture: Capture) -> float | None:
-    """What a final answer cost; a long one is read beside the loop."""
+    """What a final answer cost; a long one is read beside the loop, and so is one that may become long."""
     kept = capture.kept
     if kept is None or kept.size > READABLE:
         return None
-    if kept.size <= READ_AT_ONCE:
+    if kept.size <= READ_AT_ONCE and not codings(capture.headers):
         return cost_of(rule, capture.status, capture.headers, kept.whole())
     return await aside.run(cost_of, rule, capture.status, capture.headers, kept.whole())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from proxy.core.headers import Headers
 from proxy.core.policy import Mode, PolicySet, Rule, Upstream
+from proxy.core.reachable import literal
 from proxy.errors import BadRequest, UnknownUpstream
 from proxy.front.address import (
     Address,
@@ -76,11 +76,8 @@ class OwnPlaces:
 
 def _plain(host: str) -> str:
     """An IPv4 address that is spelt as one of IPv6 is that address."""
-    try:
-        mapped = getattr(ip_address(host), "ipv4_mapped", None)
-    except ValueError:
-        return host
-    return str(mapped) if mapped is not None else host
+    written = literal(host)
+    return host if written is None else str(written)
 
 
 def _is_any(host: str) -> bool:
@@ -88,11 +85,8 @@ def _is_any(host: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    try:
-        address = ip_address(_plain(host))
-    except ValueError:
-        return host == "localhost"
-    return address.is_loopback or address.is_unspecified
+    address = literal(host)
+    return host == "localhost" if address is None else address.is_loopback or address.is_unspecified
 
 
 def proxy_user(headers: Headers) -> Speaker:

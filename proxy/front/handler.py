@@ -86,7 +86,7 @@ class Handler:
         self._books = books
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
-        self._aside = aside
+        self._suited = partial(suited, aside=aside, directory=limits.spool_directory)
         self._door = door
         self._forward = forward
         self._observer = observer
@@ -260,7 +260,7 @@ class Handler:
             if live.joined:
                 # The coding was negotiated by another caller; this one may need the plain form.
                 body = whole if whole is not None else live.reader.parts()
-                answer = await suited(Produced(capture.status, capture.headers, body), request, self._aside)
+                answer = await self._suited(Produced(capture.status, capture.headers, body), request)
                 return await _write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
             headers = make_headers(capture.headers, tale.call, stored=stored)
             if whole is not None:
@@ -275,7 +275,7 @@ class Handler:
     ) -> Written:
         answer = replayed.answer
         if codings(answer.headers):
-            answer = await suited(answer, request, self._aside)
+            answer = await self._suited(answer, request)
         tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
         tale.cost_usd = replayed.call.cost_usd
         headers = own.replayed(answer.headers, replayed.call, now=time.time())

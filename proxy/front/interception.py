@@ -16,6 +16,7 @@ from typing import Protocol
 
 from proxy.ca import load_or_make
 from proxy.core.policy import Mode, PolicySet, Timeouts
+from proxy.core.reachable import Said
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream, UpstreamUnreachable
 from proxy.front.address import Place, host_name, parse_authority
 from proxy.front.aside import Aside
@@ -32,6 +33,7 @@ from proxy.front.tunnel import End
 from proxy.front.turns import HttpRequest
 from proxy.leaf_certificates import Leaves
 from proxy.observe import Observer, Served
+from proxy.refusals import not_sent
 from proxy.runs.books import RunBooks
 from proxy.settings_schema import Unknown
 from proxy.upstream.base import NotSent
@@ -43,7 +45,7 @@ TOLD_AGAIN_AFTER, TOLD_HOSTS = 60.0, 256
 
 class Dialer(Protocol):
     async def dial(
-        self, scheme: str, host: str, port: int, timeouts: Timeouts, protocol: asyncio.Protocol
+        self, scheme: str, host: str, port: int, said: Said, timeouts: Timeouts, protocol: asyncio.Protocol
     ) -> NotSent | None:
         """Connect, and nothing more; None if that went well."""
 
@@ -103,9 +105,9 @@ class Interception:
 
     async def _hand_through(self, host: str, port: int, connection: Connection) -> Written:
         began, upstream = time.monotonic(), End()
-        failed = await self._dialer.dial("http", host, port, Timeouts(), upstream)
+        failed = await self._dialer.dial("http", host, port, Said.NOTHING, Timeouts(), upstream)
         if failed is not None:
-            raise UpstreamUnreachable(failed.reason)
+            raise not_sent(failed)
         tunnel = tunnel_from(connection, upstream)
         told = Served(
             upstream=UNLISTED,

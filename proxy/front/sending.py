@@ -104,6 +104,7 @@ class Sending(NamedTuple):
             body=body,
             timeouts=upstream.timeouts,
             max_idle=LUKEWARM if self.safe else WARM,
+            said=upstream.said_of(place.host, place.port),
             head=head,
         )
 

@@ -1,54 +1,75 @@
-"""A recorded answer in a form that this caller accepts: as it was encoded, or decoded."""
+"""A recorded answer in a form that this caller accepts: as it was encoded, or decoded.
+
+What it becomes does not show in its size. So it is decoded beside the loop, within a bound, and lies in
+memory only while it is small: many callers may ask for the same, and read as slowly as they like.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from proxy.answers import Produced
 from proxy.core.encoding import Decoder, Undecodable, accepts, codings
 from proxy.core.headers import Headers
-from proxy.errors import AnswerUnavailable
+from proxy.errors import AnswerUnavailable, StoreUnavailable
 from proxy.front.aside import Aside
 from proxy.front.turns import HttpRequest
+from proxy.spool import CHUNK, Spool
 
-# A record is decoded for a caller only up to this size.
+# A record is decoded for a caller only up to this size, and above the second into a file.
 DECODABLE = 64 * 1024 * 1024
+IN_MEMORY = 4 * 1024 * 1024
 
 
-async def suited(answer: Produced, request: HttpRequest, aside: Aside) -> Produced:
+async def suited(
+    answer: Produced, request: HttpRequest, aside: Aside, directory: Path | None = None
+) -> Produced:
+    """`directory`: for working space."""
     applied = codings(answer.headers)
     if not applied or accepts(_accept_encoding(request), applied):
         return answer
     try:
-        plain = await _decoded(answer.body, applied, aside)
+        plain = await _decoded(answer.body, applied, aside, directory)
     except Undecodable as error:
         raise AnswerUnavailable(
             f"The answer is recorded as {', '.join(applied)}, which this request does not accept, and it "
             f"cannot be decoded ({error}). Ask with the Accept-Encoding of the first request."
         ) from None
+    except OSError as error:
+        raise StoreUnavailable(
+            f"The answer cannot be decoded for you while there is no room for it ({error.strerror}), and "
+            "nothing was sent: call again, or with the Accept-Encoding of the first request."
+        ) from None
     if plain is None:  # HEAD, 204, 304: there is nothing to decode
         return Produced(answer.status, answer.headers, b"")
-    return Produced(answer.status, _plain_headers(answer.headers, len(plain)), plain)
+    body = _read(plain, aside) if plain.on_disk else plain.whole()
+    return Produced(answer.status, _plain_headers(answer.headers, plain.size), body)
 
 
 async def _decoded(
-    body: bytes | AsyncIterator[bytes], applied: tuple[str, ...], aside: Aside
-) -> bytes | None:
+    body: bytes | AsyncIterator[bytes], applied: tuple[str, ...], aside: Aside, directory: Path | None
+) -> Spool | None:
     """Part by part, so that what is too much, or not what it says, is given up early. None without a part."""
     decoder: Decoder | None = None
-    plain: list[bytes] = []
-    room = DECODABLE
+    plain = Spool(IN_MEMORY, directory)
     async for part in _parts(body):
         if decoder is None:
             decoder = Decoder(applied)
-        # How much a part becomes does not show in its size: always aside.
-        more = await aside.run(decoder.feed, part, room)
-        plain.append(more)
-        room -= len(more)
+        await aside.run(_add, decoder, part, plain)
     if decoder is None:
         return None
     decoder.finish()
-    return b"".join(plain)
+    return plain
+
+
+def _add(decoder: Decoder, part: bytes, plain: Spool) -> None:
+    plain.append(decoder.feed(part, DECODABLE - plain.size))
+
+
+async def _read(plain: Spool, aside: Aside) -> AsyncIterator[bytes]:
+    for offset in range(0, plain.size, CHUNK):
+        yield await aside.run(plain.read, offset, CHUNK)
 
 
 async def _parts(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -24,6 +24,7 @@ from proxy.front.reply import ReplyWriter, Written
 from proxy.front.through import through, tunnel_from
 from proxy.front.tunnel import End
 from proxy.front.turns import HttpRequest
+from proxy.refusals import not_sent
 from proxy.stream import CutOff
 from proxy.upstream.answer import AnswerReader
 from proxy.upstream.client import request_head
@@ -141,11 +142,11 @@ async def switch(
     except ValueError as error:
         raise BadRequest(f"The request cannot be forwarded as it is: {error}.") from None
     answer = _Answer(limit)
-    failed = await dialer.dial(out.scheme, out.host, out.port, out.timeouts, answer)
-    if failed is not None or answer.transport is None:
-        raise UpstreamUnreachable(
-            failed.reason if failed is not None else "The upstream closed the connection."
-        )
+    failed = await dialer.dial(out.scheme, out.host, out.port, out.said, out.timeouts, answer)
+    if failed is not None:
+        raise not_sent(failed)
+    if answer.transport is None:
+        raise UpstreamUnreachable("The upstream closed the connection.")
     upstream = answer.transport
     try:
         upstream.write(head)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from proxy import __version__
 from proxy.core.headers import Headers
 from proxy.core.policy import Timeouts
+from proxy.core.reachable import Said
 from proxy.notifying.schema import HookUrl
 from proxy.notifying.signing import signed_headers
 from proxy.spool import Spool
@@ -115,4 +116,5 @@ def _outgoing(letter: Letter, now: float) -> Outgoing:
         body=Spool.of(body),
         timeouts=Timeouts(connect=min(CONNECT, letter.timeout), idle=letter.timeout, total=letter.timeout),
         max_idle=MAX_IDLE,
+        said=Said.PRIVATE,  # the operator's own word: whom semel tells is often inside
     )

@@ -16,7 +16,7 @@ from proxy.core.clauses import Inject, OnDoubt, Redact
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.injected import read_value
-from proxy.policy_file.mistakes import Log, Place, PolicyMistakes, Wrong, suggestion
+from proxy.policy_file.mistakes import Enough, Log, Place, PolicyMistakes, Wrong, suggestion
 from proxy.policy_file.nodes import Items, Pairs, Scalar, compose, locate
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
@@ -61,10 +61,13 @@ def load_policies(
         encrypted=encrypted,
     )
     upstreams: dict[str, Upstream] = {}
-    for source in sources:
-        for name, upstream in loader.source(source).items():
-            upstreams.pop(name, None)  # its place in the order too: later ones win the hosts they name
-            upstreams[name] = upstream
+    try:
+        for source in sources:
+            for name, upstream in loader.source(source).items():
+                upstreams.pop(name, None)  # its place in the order too: later ones win the hosts they name
+                upstreams[name] = upstream
+    except Enough:  # never half a set
+        raise PolicyMistakes(loader.log.noted | (unset.noted if unset is not None else set())) from None
     if len(loader.log):
         raise PolicyMistakes(loader.log.noted)
     return PolicySet(upstreams)
@@ -279,7 +282,7 @@ class _Loader:
             timeouts=Timeouts(**values.get("timeout", {})),
             rules=draft.rules,
             inject=self._filled(values.get("inject"), section),
-            **{key: values[key] for key in ("credentials", "hosts", "protocol") if key in values},
+            **{key: values[key] for key in ("credentials", "hosts", "private", "protocol") if key in values},
         )
 
     def _filled(self, inject: Inject | None, section: Section) -> Inject | None:

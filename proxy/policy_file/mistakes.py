@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from proxy.errors import ConfigurationError
 
 _LONGEST_MESSAGE = 400
+# Nobody mends more at a time. A file of a mebibyte could have four hundred thousand, and each costs time.
+MOST_MISTAKES = 200
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,8 +64,15 @@ class Log:
         self._count = 0
 
     def add(self, at: Place, message: str) -> None:
+        """Raises Enough when there are so many that reading on is of no use."""
         self._count += 1
-        self._noted.add(Mistake(at.file, at.line, at.col, _one_line(message)))
+        if len(self._noted) < MOST_MISTAKES:
+            self._noted.add(Mistake(at.file, at.line, at.col, _one_line(message)))
+            return
+        if len(self._noted) == MOST_MISTAKES:
+            more = f"from here on there are more mistakes: mend these {MOST_MISTAKES} first"
+            self._noted.add(Mistake(at.file, at.line, at.col, more))
+        raise Enough
 
     def __len__(self) -> int:
         """Grows with every mistake noted, so that a reader can see whether its part was without."""
@@ -86,6 +95,10 @@ class Wrong(Exception):
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+
+
+class Enough(Wrong):
+    """Ends all reading."""
 
 
 def nearest(word: str, known: Sequence[str]) -> str | None:

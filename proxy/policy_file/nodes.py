@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import yaml
 
-from proxy.policy_file.mistakes import Log, Place
+from proxy.policy_file.mistakes import Enough, Log, Place
 from proxy.quantities import quoted, show_size
 
 LARGEST_FILE = 1 << 20
@@ -149,7 +149,7 @@ def compose(data: bytes, file: str, log: Log) -> Node | None:
         return None
     try:
         return _tree(_events(text), file, log)
-    except _GiveUp:
+    except (_GiveUp, Enough):
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

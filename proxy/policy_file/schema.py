@@ -118,6 +118,12 @@ UPSTREAM = level(
         default="[]",
         parse=list_of(text(names.host)),
     ),
+    Field(
+        "private",
+        "The names of its hosts, but not of *.host, may lead to private addresses.",
+        default="false",
+        parse=boolean,
+    ),
     Field("protocol", "http or mcp.", default="http", parse=choice(Wire)),
     Field("inject", "A credential that semel adds.", parse=nested(clauses.INJECT, Inject)),
     Field(

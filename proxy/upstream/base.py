@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from proxy.core.policy import Timeouts
+from proxy.core.reachable import Said
 from proxy.spool import Spool
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -28,6 +29,7 @@ class Outgoing(NamedTuple):
     body: Spool | None
     timeouts: Timeouts
     max_idle: float  # a pooled connection may be used only if it was idle for less than this (seconds)
+    said: Said  # of the host: which addresses it may have
     head: bytes = b""  # as it will be written, where the caller has made and checked it already
 
 
@@ -40,9 +42,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """Proven: nothing went out."""
+    """Proven: nothing went out. `for_good`: nor will it next time, unless a person changes something."""
 
     reason: str
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

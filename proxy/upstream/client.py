@@ -7,7 +7,6 @@ no write was ever called. From the first write on, whatever is not a complete an
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 import socket
 import ssl
@@ -18,12 +17,15 @@ from typing import TypeAlias
 from proxy import faults
 from proxy.core.headers import is_event_stream
 from proxy.core.policy import Timeouts
+from proxy.core.reachable import Said
 from proxy.faults import Point
 from proxy.spool import Spool
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from proxy.upstream.connection import Connection
+from proxy.upstream.reaching import OffLimits, Ways
 
-Origin: TypeAlias = tuple[str, str, int]
+# What was said of the host belongs to it: who may not connect there may not use another's connection either.
+Origin: TypeAlias = tuple[str, str, int, Said]
 
 # Up to here head and body are one write, one segment train, one wake-up at the other side.
 ONE_WRITE = 64 * 1024
@@ -56,11 +58,10 @@ class HttpUpstream:
         clock: Callable[[], float] = time.monotonic,
         ssl_context: ssl.SSLContext | None = None,
         max_header_bytes: int = 64 * 1024,
-        leads_back: Callable[[object, object], bool] = lambda _peer, _local: False,
+        ways: Ways | None = None,
     ) -> None:
-        """`leads_back`: whether a connection between these two socket addresses ends at semel itself."""
         self._clock = clock
-        self._leads_back = leads_back
+        self._ways = ways or Ways()
         self._ssl_context = ssl_context
         self._max_header_bytes = max_header_bytes
         self._idle: dict[Origin, list[Connection]] = {}
@@ -76,8 +77,8 @@ class HttpUpstream:
         if connection is None:
             try:
                 connection = await self._connect(out)
-            except (OSError, UnicodeError) as error:
-                return NotSent(_why_no_connection(error, out.host, out.port, out.timeouts))
+            except _NO_CONNECTION as error:
+                return _not_sent(error, out.host, out.port, out.timeouts)
         if self._closed:
             connection.abort()
             return NotSent("semel is shutting down")
@@ -108,7 +109,7 @@ class HttpUpstream:
     # The pool.
 
     def _take_idle(self, out: Outgoing) -> Connection | None:
-        idle = self._idle.get((out.scheme, out.host, out.port))
+        idle = self._idle.get(_origin(out))
         youngest = self._clock() - min(out.max_idle, KEEP_IDLE)
         while idle and idle[-1].idle_since > youngest:
             connection = idle.pop()
@@ -121,7 +122,7 @@ class HttpUpstream:
         if not connection.reusable or not connection.is_open() or self._closed:
             connection.abort()
             return
-        self._idle.setdefault((out.scheme, out.host, out.port), []).append(connection)
+        self._idle.setdefault(_origin(out), []).append(connection)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(KEEP_IDLE, self._sweep)
 
@@ -143,38 +144,34 @@ class HttpUpstream:
         """DNS, TCP and TLS. Whatever is raised here is raised before a byte of a request was written."""
         connection = Connection(asyncio.get_running_loop(), self._clock, self._max_header_bytes)
         try:
-            await self._open(out.scheme, out.host, out.port, out.timeouts, connection)
+            await self._open(out.scheme, out.host, out.port, out.said, out.timeouts, connection)
         except BaseException:
             connection.abort()
             raise
         return connection
 
     async def dial(
-        self, scheme: str, host: str, port: int, timeouts: Timeouts, protocol: asyncio.Protocol
+        self, scheme: str, host: str, port: int, said: Said, timeouts: Timeouts, protocol: asyncio.Protocol
     ) -> NotSent | None:
         """A connection for a protocol of the caller's own; None if it is there. Never pooled, and the
         caller's to close."""
         try:
-            await self._open(scheme, host, port, timeouts, protocol)
-        except (OSError, UnicodeError) as error:
-            return NotSent(_why_no_connection(error, host, port, timeouts))
+            await self._open(scheme, host, port, said, timeouts, protocol)
+        except _NO_CONNECTION as error:
+            return _not_sent(error, host, port, timeouts)
         return None
 
     async def _open(
-        self, scheme: str, host: str, port: int, timeouts: Timeouts, protocol: asyncio.Protocol
+        self, scheme: str, host: str, port: int, said: Said, timeouts: Timeouts, protocol: asyncio.Protocol
     ) -> None:
         tls = scheme == "https"
         async with asyncio.timeout(min(timeouts.connect, timeouts.total)):
-            transport, _ = await asyncio.get_running_loop().create_connection(
+            await asyncio.get_running_loop().create_connection(
                 lambda: protocol,
-                host,
-                port,
+                sock=await self._ways.connected(host, port, said),
                 ssl=self._tls() if tls else None,
                 server_hostname=host if tls else None,
             )
-        if self._leads_back(transport.get_extra_info("peername"), transport.get_extra_info("sockname")):
-            transport.abort()
-            raise OSError(errno.ELOOP, "that is semel itself, and the call would go round for ever")
 
     def _tls(self) -> ssl.SSLContext:
         if self._ssl_context is None:
@@ -251,6 +248,20 @@ async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop
     if chunk and connection.is_open():
         connection.write(chunk)
     return bool(chunk)
+
+
+def _origin(out: Outgoing) -> Origin:
+    return out.scheme, out.host, out.port, out.said
+
+
+# What connecting may raise; UnicodeError for a name that cannot be one.
+_NO_CONNECTION = (OSError, UnicodeError, OffLimits)
+
+
+def _not_sent(error: OSError | UnicodeError | OffLimits, host: str, port: int, timeouts: Timeouts) -> NotSent:
+    if isinstance(error, OffLimits):
+        return NotSent(str(error), for_good=True)
+    return NotSent(_why_no_connection(error, host, port, timeouts))
 
 
 def _why_no_connection(error: OSError | UnicodeError, host: str, port: int, timeouts: Timeouts) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from proxy.ca import load_or_make
-from proxy.cli.run import _unknown_hosts
+from proxy.cli.run import _for_a_developer
 from proxy.cli.run_environment import EXCEPTIONS, LOOPBACK, PROXIES, environment
 from proxy.cli.run_names import Addresses, new_attempt, new_run
 from proxy.cli.run_trust import ADDING, REPLACING, REPLACING_IF_SET, system_roots, trust_files
@@ -225,27 +225,33 @@ def test_the_systems_roots_are_not_what_a_variable_names(
 # ---- hosts that no policy names ----
 
 
+UNKNOWN, PRIVATE = {"SEMEL_FORWARD_UNKNOWN": "record"}, {"SEMEL_FORWARD_PRIVATE": "allow"}
+
+
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        (None, {"SEMEL_FORWARD_UNKNOWN": "record"}),
-        ("reload: true\n", {"SEMEL_FORWARD_UNKNOWN": "record"}),
-        ("forward: {}\n", {"SEMEL_FORWARD_UNKNOWN": "record"}),
-        ("forward: {unknown: deny}\n", {}),
+        (None, UNKNOWN | PRIVATE),
+        ("reload: true\n", UNKNOWN | PRIVATE),
+        ("forward: {}\n", UNKNOWN | PRIVATE),
+        ("forward: {unknown: deny}\n", PRIVATE),
+        ("forward: {private: deny}\n", UNKNOWN),
+        ("forward: {unknown: deny, private: deny}\n", {}),
     ],
 )
 def test_unknown_hosts_are_recorded_unless_somebody_has_decided(
     settings: str | None, wanted: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A person's `deny` stands."""
+    """A person's `deny` stands; so it does for private addresses."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SEMEL_FORWARD_UNKNOWN", raising=False)
-    monkeypatch.setattr("proxy.policy_file.not_yet.SETTINGS", frozenset())
+    monkeypatch.delenv("SEMEL_FORWARD_PRIVATE", raising=False)
     if settings is not None:
         (tmp_path / "semel.yaml").write_text(settings)
-    assert _unknown_hosts(None) == wanted
+    assert _for_a_developer(None) == wanted
     monkeypatch.setenv("SEMEL_FORWARD_UNKNOWN", "tunnel")
-    assert _unknown_hosts(None) == {}
+    monkeypatch.setenv("SEMEL_FORWARD_PRIVATE", "deny")
+    assert _for_a_developer(None) == {}
 
 
 # ---- a real command ----

@@ -11,6 +11,7 @@ from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, State
 from proxy.core.policy import Mode, Rule, Timeouts
+from proxy.core.reachable import Said
 from proxy.doubts import Doubts
 from proxy.exchange import Exchange
 from proxy.flying import Flights
@@ -302,6 +303,7 @@ class Prepared:
             body=Spool.of(self.body),
             timeouts=Timeouts(total=self.total),
             max_idle=1.0,
+            said=Said.NAMED,
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:

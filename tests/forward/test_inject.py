@@ -55,7 +55,7 @@ async def test_an_upstream_of_https_never_gets_it_in_the_clear(tmp_path: Path, m
 @pytest.mark.parametrize("unknown", ["record", "tunnel"])
 async def test_a_host_that_no_upstream_names_never_gets_it(tmp_path: Path, unknown: str) -> None:
     """The agent's own goes there, as it would without semel."""
-    settings = {"forward.unknown": unknown}
+    settings = {"forward.unknown": unknown, "forward.private": "allow"}
     async with Origin((*READ_ALL, answer(200, b"other"))) as other:
         async with scene(tmp_path, more=INJECT, settings=settings) as there:
             raw = request_bytes("POST", f"http://localhost:{other.port}/v1/x", DUMMY, host="localhost")
@@ -65,7 +65,7 @@ async def test_a_host_that_no_upstream_names_never_gets_it(tmp_path: Path, unkno
 
 async def test_a_blind_tunnel_carries_only_what_the_agent_sends(tmp_path: Path) -> None:
     """CONNECT to a host that no upstream names, with `forward: {unknown: tunnel}`."""
-    settings = {"forward.unknown": "tunnel"}
+    settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
     async with Origin((*READ_ALL, answer(200, b"other"))) as other:
         async with scene(tmp_path, more=INJECT, settings=settings) as there, client(there.port) as inside:
             assert (await inside.connect(f"localhost:{other.port}")).status == 200

@@ -39,7 +39,7 @@ def test_let_through_unread(tmp_path: Path, loop: str) -> None:
     """TLS from end to end with the host itself; counted and told when it is over."""
 
     async def scenario() -> None:
-        settings = {"forward.unknown": "tunnel"}
+        settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
         async with scene(tmp_path, settings=settings) as there, Origin(OK, tls=True) as other:
             async with client(there.port) as outside:
                 assert (await outside.connect(f"localhost:{other.port}")).status == 200
@@ -65,7 +65,7 @@ def test_let_through_unread(tmp_path: Path, loop: str) -> None:
 
 async def test_bytes_behind_the_connect_go_through_the_tunnel(tmp_path: Path) -> None:
     """And those that the host says first."""
-    settings = {"forward.unknown": "tunnel"}
+    settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
     async with (
         scene(tmp_path, settings=settings) as there,
         Origin((b"220 hello\r\n", Stall())) as other,
@@ -80,7 +80,7 @@ async def test_bytes_behind_the_connect_go_through_the_tunnel(tmp_path: Path) ->
 
 async def test_a_tunnel_ends_with_either_end(tmp_path: Path) -> None:
     """What was said before the end still arrives; nothing is left open."""
-    settings = {"forward.unknown": "tunnel"}
+    settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
     large = b"x" * 3_000_000
     async with scene(tmp_path, settings=settings) as there:
         async with (
@@ -104,7 +104,7 @@ def test_a_tunnel_ends_with_semel(tmp_path: Path, loop: str) -> None:
     """At once: nobody can say when it would end by itself."""
 
     async def scenario() -> None:
-        settings = {"forward.unknown": "tunnel"}
+        settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
         async with (
             scene(tmp_path, settings=settings) as there,
             Origin((Stall(),)) as other,
@@ -124,14 +124,14 @@ async def test_a_tunnel_to_nowhere_is_refused(tmp_path: Path) -> None:
     """502 is the answer to the CONNECT."""
     async with Origin(OK) as other:
         gone = other.port
-    async with scene(tmp_path, settings={"forward.unknown": "tunnel"}) as there:
+    async with scene(tmp_path, settings={"forward.unknown": "tunnel", "forward.private": "allow"}) as there:
         got = await raw_call(there.port, request_bytes("CONNECT", f"127.0.0.1:{gone}"))
         assert (got.status, b"urn:semel:upstream-unreachable" in got.body) == (502, True)
 
 
 async def test_plain_http_is_handed_on_unrecorded_where_tunnels_are_let_through(tmp_path: Path) -> None:
     """Absolute form has no tunnel: it passes, with the label of one."""
-    settings = {"forward.unknown": "tunnel"}
+    settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
     async with scene(tmp_path, settings=settings) as there, Origin(OK) as other:
         for _ in range(2):
             raw = request_bytes("POST", f"http://localhost:{other.port}/x", body=b"x")
@@ -143,7 +143,7 @@ async def test_plain_http_is_handed_on_unrecorded_where_tunnels_are_let_through(
 
 async def test_recorded_by_the_table_without_a_rule(tmp_path: Path) -> None:
     """Inside TLS and in absolute form; two hosts never share a record."""
-    settings = {"forward.unknown": "record"}
+    settings = {"forward.unknown": "record", "forward.private": "allow"}
     async with scene(tmp_path, settings=settings) as there, Origin(OK) as one, Origin(OK, tls=True) as two:
         raw = request_bytes("POST", f"http://localhost:{one.port}/x", body=b"x")
         first = await raw_call(there.port, raw)
@@ -166,7 +166,7 @@ async def test_recorded_by_the_table_without_a_rule(tmp_path: Path) -> None:
 
 async def test_a_run_says_that_it_had_a_tunnel(tmp_path: Path) -> None:
     """What goes through unread is part of what a run tells of itself."""
-    settings = {"forward.unknown": "tunnel"}
+    settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
     user = {"Proxy-Authorization": "Basic " + b64encode(b"task+a:").decode()}
     async with (
         scene(tmp_path, settings=settings) as there,
@@ -188,7 +188,7 @@ def test_who_does_not_take_what_is_there_for_it_is_let_go(
     much = b"x" * 40_000_000
 
     async def scenario() -> None:
-        settings = {"forward.unknown": "tunnel"}
+        settings = {"forward.unknown": "tunnel", "forward.private": "allow"}
         async with (
             scene(tmp_path, settings=settings) as there,
             Origin((*READ_ALL, much, Stall())) as other,
@@ -206,7 +206,7 @@ def test_who_does_not_take_what_is_there_for_it_is_let_go(
 
 async def test_in_a_run_each_host_has_its_own_past(tmp_path: Path) -> None:
     """The same request to two hosts: two calls, and a second attempt is given each one's own answer."""
-    settings = {"forward.unknown": "record"}
+    settings = {"forward.unknown": "record", "forward.private": "allow"}
     one_says, two_says = (*READ_ALL, answer(200, b"one")), (*READ_ALL, answer(200, b"two"))
     async with (
         scene(tmp_path, settings=settings) as there,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.core.policy import Timeouts
+from proxy.core.reachable import Said
 from proxy.upstream.base import Answered, Headers, Lost, Outgoing, Result
 from proxy.upstream.client import HttpUpstream
 from tests.origin import Origin, ReadHead, Wait
@@ -43,6 +44,7 @@ async def _send(content_type: bytes) -> tuple[Result, bytes]:
                 body=None,
                 timeouts=Timeouts(connect=5.0, idle=30.0, total=0.3),
                 max_idle=1.0,
+                said=Said.NAMED,
             )
             return await upstream.send(out, sink, lambda: True), sink.body
         finally:

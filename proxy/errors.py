@@ -31,7 +31,10 @@ class ConfigurationError(SemelError):
 
 
 class Refusal(SemelError):
-    """semel answers itself. `detail` says what to do; `members` go into the problem as they are."""
+    """semel answers itself. `detail` says what to do; `members` go into the problem as they are.
+    `retry_after`: in how many seconds a retry may mend it, where that is known of this very one."""
+
+    retry_after: int | None = None
 
     def __init__(self, detail: str, **members: object) -> None:
         super().__init__(detail)
@@ -134,7 +137,11 @@ class IdentityCollision(Refusal):
 
 
 class BudgetExceeded(Refusal):
-    """A budget is used up."""
+    """A budget is used up; without `retry_after` it stays so."""
+
+    def __init__(self, detail: str, *, retry_after: int | None, **members: object) -> None:
+        super().__init__(detail, **members)
+        self.retry_after = retry_after
 
 
 class InDoubt(Refusal):

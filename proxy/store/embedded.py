@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 import apsw
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
-from proxy.store import run_statements, statements
+from proxy.store import run_statements, spending_statements, statements
 from proxy.store.base import (
     BlobRef,
     Census,
@@ -104,7 +105,15 @@ class EmbeddedStore(EmbeddedRuns):
     def settled_stamp(self) -> int | None:
         return None if self._closed else self._stamp.read()
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
         settled = changes_settled(entry, expected)
@@ -113,11 +122,15 @@ class EmbeddedStore(EmbeddedRuns):
         if call.run:
             in_run = run_statements.swap_in_run_settled if settled else run_statements.swap_in_run
             claims = takes_seq(call, entry)
-            swap = await self._writer.submit(in_run, row, line, expected, entry.at, claims, served)
+            swap = await self._writer.submit(in_run, row, line, expected, entry.at, claims, served, charge)
         else:
             perform = statements.swap_settled if settled else statements.swap
-            swap = await self._writer.submit(perform, row, line, expected)
+            swap = await self._writer.submit(perform, row, line, expected, charge)
         return swap
+
+    async def spent(self, account: Account) -> list[Spent]:
+        spent: list[Spent] = await self._reader.submit(spending_statements.spent, account)
+        return spent
 
     async def note(self, key: bytes, entry: Entry) -> None:
         await self._writer.submit(statements.note, key, entry_to_row(entry))

@@ -200,6 +200,8 @@ class RedisIndex:
                 self._watchers.row_changed(key, 0)
             blobs, freed = 0, 0
             if not more:
+                more = await self._pipe.run("spending_collect", int(now * 1000), limit) == limit
+            if not more:
                 blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit)
         return Collected(calls=len(keys), blobs=blobs, bytes=size + freed, more=bool(more))
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import apsw
 
+from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry, State
+from proxy.store import spending_statements as spending
 from proxy.store.base import Orphans, Page, Query, Swap
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, row_to_call, row_to_entry
 
@@ -155,24 +157,43 @@ class Removed:
         )
 
 
-def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+def swap(
+    connection: apsw.Connection, row: Row, entry: Row, expected: int, charge: Charge | None = None
+) -> Swap:
     """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
+    # Whoever would lose anyway is told of the row: a budget that is used up keeps nobody from an answer.
+    if charge is not None and charge.reserves and _would_win(connection, row, expected):
+        exceeded = spending.exceeded(connection, charge)
+        if exceeded is not None:
+            return Swap(False, exceeded=exceeded)
     if expected == 0:
         connection.execute(INSERT, row)
-        if connection.changes():
+        won = bool(connection.changes())
+        if won:
             connection.execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
-            return Swap(True)
     else:
         connection.execute(UPDATE, (*row, expected))
-        if connection.changes():
+        won = bool(connection.changes())
+        if won:
             connection.execute(APPEND, (row[0], *entry))
-            return Swap(True)
-    return Swap(False, get(connection, row[0]))
+    if not won:
+        return Swap(False, get(connection, row[0]))
+    if charge is not None:
+        spending.apply(connection, charge)
+    return Swap(True)
 
 
-def swap_settled(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+def _would_win(connection: apsw.Connection, row: Row, expected: int) -> bool:
+    if expected == 0:
+        return version(connection, row[0]) == 0
+    return _one(connection, STANDS, (row[0], expected, row[_BORN - 1])) is not None
+
+
+def swap_settled(
+    connection: apsw.Connection, row: Row, entry: Row, expected: int, charge: Charge | None = None
+) -> Swap:
     """The same over a row that may be done: the writer lets everybody know (stamp.py)."""
-    return swap(connection, row, entry, expected)
+    return swap(connection, row, entry, expected, charge)
 
 
 def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:

@@ -11,6 +11,8 @@
 --   steps:RUN    its keys by pulse                 x:RUN, xp:RUN  its exchanges; the same by pulse
 --   runs         by number    active: living ones by last activity    clear: expired, not yet empty
 --   family:NAME  runs of one origin                tenants:NAME  who has a run of this name
+--   m:ACCOUNT    what was taken out of a budget: by `METER BUCKET`, how much, the dearest call, until when
+--   past         accounts and fields, with a line break between, by when they are past     purse:RUN  its accounts
 --   n (the last number given), secret, layout, beats (of owners), clock (the latest time that was told)
 local T = KEYS[1]
 local call = redis.call

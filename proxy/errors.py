@@ -32,9 +32,11 @@ class ConfigurationError(SemelError):
 
 class Refusal(SemelError):
     """semel answers itself. `detail` says what to do; `members` go into the problem as they are.
-    `retry_after`: in how many seconds a retry may mend it, where that is known of this very one."""
+    `retry_after`, `lasts`: in how many seconds a retry may mend it, or that none can, where that is known of
+    this very one."""
 
     retry_after: int | None = None
+    lasts: bool = False
 
     def __init__(self, detail: str, **members: object) -> None:
         super().__init__(detail)
@@ -137,11 +139,13 @@ class IdentityCollision(Refusal):
 
 
 class BudgetExceeded(Refusal):
-    """A budget is used up; without `retry_after` it stays so."""
+    """A budget is used up: for so many seconds, or for good."""
 
-    def __init__(self, detail: str, *, retry_after: int | None, **members: object) -> None:
+    def __init__(
+        self, detail: str, *, retry_after: int | None = None, lasts: bool = False, **members: object
+    ) -> None:
         super().__init__(detail, **members)
-        self.retry_after = retry_after
+        self.retry_after, self.lasts = retry_after, lasts
 
 
 class InDoubt(Refusal):

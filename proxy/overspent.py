@@ -24,7 +24,7 @@ def over_budget(account: Account, limit: UsedUp, now: float) -> BudgetExceeded:
     told = f"The budget of {whose(account)} is used up: {in_words(limit)}, and this call would add "
     told += f"{_amount(limit, limit.adds)}. Nothing was sent."
     if limit.until is None:
-        return BudgetExceeded(f"{told} {_remedy(account, limit)}", retry_after=None, **members)
+        return BudgetExceeded(f"{told} {_remedy(account, limit)}", lasts=True, **members)
     seconds = max(1, math.ceil(limit.until - now))
     members["until"] = datetime.fromtimestamp(limit.until, UTC).isoformat(timespec="milliseconds")
     return BudgetExceeded(

@@ -53,7 +53,7 @@ PROBLEMS: dict[type[errors.Refusal], Problem] = {
         1,
         "Nothing was sent: call again when /readyz says that the store is back.",
     ),
-    errors.BudgetExceeded: Problem("budget-exceeded", 429, "A budget is used up"),
+    errors.BudgetExceeded: Problem("budget-exceeded", 429, "A budget is used up", 60),
     errors.IdentityCollision: Problem("identity-collision", 500, "Two calls, one key"),
     errors.NotFound: Problem("not-found", 404, "There is no such thing"),
     errors.Unreadable: Problem("unreadable", 409, "The call is there and cannot be read"),
@@ -102,7 +102,7 @@ def render(refusal: errors.Refusal, *, forward: bool = False) -> tuple[int, Head
     }
     # The line break is for people with curl: a prompt would stick to the last brace.
     body = orjson.dumps(members, default=str, option=orjson.OPT_APPEND_NEWLINE)
-    seconds = refusal.retry_after or problem.retry_after
+    seconds = None if refusal.lasts else refusal.retry_after or problem.retry_after
     retry = _NO_RETRY if seconds is None else ((b"Retry-After", b"%d" % seconds),)
     headers: Headers = (
         (b"Content-Type", CONTENT_TYPE),

@@ -227,8 +227,7 @@ BUDGET = level(
     ),
     Field(
         "usd",
-        "Money, as 5.00: of a run for its life, outside runs in any 24 hours; or in a time, as 5.00/1h. "
-        "Needs cost.",
+        "Money, as 5.00 (a run's for life, outside runs in any 24h) or 5.00/1h. Needs cost.",
         parse=written(lambda given: Allowance(*parse_allowance(given))),
     ),
     checked_by=(checks.at_least_one("calls", "usd"),),

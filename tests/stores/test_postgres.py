@@ -20,11 +20,12 @@ from proxy.store.postgres import PostgresStore
 from proxy.store.postgres_line import Address
 from tests.servers.postgres import PostgresServer, postgres
 from tests.stores import calls
+from tests.stores.budget_contract import BudgetContract
 from tests.stores.contract import AFTER_ALL, StoreContract
 from tests.stores.run_contract import RunContract
 
 
-class TestPostgres(RunContract, StoreContract):
+class TestPostgres(BudgetContract, RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _database(self, postgres_server: PostgresServer, database: str) -> None:
         self.server, self.database = postgres_server, database

@@ -141,12 +141,6 @@ class IdentityCollision(Refusal):
 class BudgetExceeded(Refusal):
     """A budget is used up: for so many seconds, or for good."""
 
-    def __init__(
-        self, detail: str, *, retry_after: int | None = None, lasts: bool = False, **members: object
-    ) -> None:
-        super().__init__(detail, **members)
-        self.retry_after, self.lasts = retry_after, lasts
-
 
 class InDoubt(Refusal):
     """Sent, outcome unknown, held."""

@@ -24,14 +24,15 @@ def over_budget(account: Account, limit: UsedUp, now: float) -> BudgetExceeded:
     told = f"The budget of {whose(account)} is used up: {in_words(limit)}, and this call would add "
     told += f"{_amount(limit, limit.adds)}. Nothing was sent."
     if limit.until is None:
-        return BudgetExceeded(f"{told} {_remedy(account, limit)}", lasts=True, **members)
+        refusal = BudgetExceeded(f"{told} {_remedy(account, limit)}", **members)
+        refusal.lasts = True
+        return refusal
     seconds = max(1, math.ceil(limit.until - now))
-    members["until"] = datetime.fromtimestamp(limit.until, UTC).isoformat(timespec="milliseconds")
-    return BudgetExceeded(
-        f"{told} Make the same call again after {members['until']}, in {seconds} seconds.",
-        retry_after=seconds,
-        **members,
-    )
+    until = members["until"] = datetime.fromtimestamp(limit.until, UTC).isoformat(timespec="milliseconds")
+    told += f" Make the same call again after {until}, in {seconds} seconds."
+    refusal = BudgetExceeded(told, **members)
+    refusal.retry_after = seconds
+    return refusal
 
 
 def whose(account: Account) -> str:

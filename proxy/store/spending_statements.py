@@ -10,13 +10,12 @@ import apsw
 
 from proxy.core.budget import FOR_GOOD, Account, Charge, Posting, Spent
 
-SPENDING_COLUMNS = ("tenant", "run", "upstream", "rule", "meter", "bucket", "amount", "peak", "expires")
 _NAME = "tenant, run, upstream, rule, meter, bucket"
 _OF = "tenant = ?1 AND run = ?2 AND upstream = ?3 AND rule = ?4"
 SPENT = f"SELECT meter, bucket, amount, peak FROM spending WHERE {_OF} ORDER BY meter, bucket"  # noqa: S608 (constants, here and below)
 COUNTED = f"SELECT coalesce(sum(amount), 0) FROM spending WHERE {_OF} AND meter = ?5 AND bucket > ?6"  # noqa: S608
 RESERVE = (
-    f"INSERT INTO spending ({', '.join(SPENDING_COLUMNS)}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "  # noqa: S608
+    f"INSERT INTO spending ({_NAME}, amount, peak, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "  # noqa: S608
     f"ON CONFLICT ({_NAME}) DO UPDATE SET amount = amount + excluded.amount, "
     "peak = max(peak, excluded.peak), expires = max(expires, excluded.expires)"
 )

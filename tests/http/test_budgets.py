@@ -256,7 +256,7 @@ async def test_what_an_upstream_refuses_costs_nothing_and_counts_as_a_call(tmp_p
 
 
 @pytest.mark.usefixtures("any_store")
-@pytest.mark.parametrize("point", ["claimed", "request_sent"])
+@pytest.mark.parametrize("point", ["claimed", pytest.param("request_sent", marks=pytest.mark.soak)])
 async def test_what_a_killed_proxy_had_taken_stays_taken(tmp_path: Path, point: str) -> None:
     """Nobody knows what came of its call: the next proxy refuses what would pass the budget."""
     policies = tmp_path / "policies"

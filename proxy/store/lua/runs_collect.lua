@@ -15,7 +15,7 @@ for _, run in ipairs(over) do
     for _, field in ipairs(call('HKEYS', T .. ':m:' .. account)) do
       call('ZREM', T .. ':past', account .. '\n' .. field)
     end
-    call('UNLINK', T .. ':m:' .. account)
+    forget_account(account)
   end
   call('UNLINK', T .. ':x:' .. run, T .. ':xp:' .. run, T .. ':purse:' .. run)
 end

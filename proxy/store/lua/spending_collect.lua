@@ -3,6 +3,7 @@ local found = call('ZRANGEBYSCORE', T .. ':past', '-inf', '(' .. ARGV[1], 'LIMIT
 for _, each in ipairs(found) do
   local account, field = string.match(each, '^(.*)\n(.*)$')
   call('HDEL', T .. ':m:' .. account, field)
+  if call('EXISTS', T .. ':m:' .. account) == 0 then forget_account(account) end
   call('ZREM', T .. ':past', each)
 end
 return #found

@@ -33,6 +33,7 @@ local function take(charge)
       if most then till = math.max(tonumber(till), expires) end
       call('HSET', name, field, string.format('%.0f %.0f %.0f', math.max(0, tonumber(was) + amount),
            math.max(tonumber(dearest), peak), till))
+      if not had then call('ZADD', T .. ':accounts', 0, account) end
       if most and expires < FOR_GOOD then call('ZADD', T .. ':past', till, account .. '\n' .. field) end
       if most and run ~= '' then call('SADD', T .. ':purse:' .. run, account) end
     end

@@ -163,10 +163,18 @@ FATES: Mapping[tuple[Event, str], Fate] = MappingProxyType(
 )
 
 
-def after(terms: Terms | None, event: Event, cost_usd: float | None) -> Terms | None:
-    """What a call holds when that has happened to it."""
+def is_free(rule: Rule, status: int, *, executed: bool) -> bool:
+    """Whether an upstream that answered so took nothing for it: it did not begin, or the price stands in
+    answers and this one is no success. `executed`: as for a call with effects."""
+    return not executed or (_is_priced_later(rule.cost) and not 200 <= status < 300)
+
+
+def after(terms: Terms | None, event: Event, cost_usd: float | None, *, free: bool = False) -> Terms | None:
+    """What a call holds when that has happened to it. `free`: the upstream took nothing for it."""
     if terms is None or terms.reserved is None:
         return terms
+    if free and event in (Event.ANSWERED, Event.INCONCLUSIVE):
+        event = Event.NOT_EXECUTED  # as far as money goes
     held = tuple(_after(each, event, cost_usd) for each in terms.reserved.held)
     return replace(terms, reserved=terms.reserved._replace(held=held))
 

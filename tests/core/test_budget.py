@@ -21,6 +21,7 @@ from proxy.core.budget import (
     account_of,
     adjustment,
     in_micros,
+    is_free,
     remembered,
     reservation,
     used_up,
@@ -285,3 +286,19 @@ def test_the_dearest_is_remembered_also_where_it_cost_what_was_reserved() -> Non
     assert [(p.amount, p.peak) for p in charge.postings] == [(0, 1)]
     fixed = claimed(BOTH)
     assert adjustment(fixed, settled(fixed, Event.ANSWERED, 0.1)) is None, "a fixed price needs no memory"
+
+
+def test_an_answer_that_took_nothing_gives_its_money_back() -> None:
+    """Of a safe call too, which is never "not executed": refused by the upstream, or no success where the
+    price stands in answers. What broke off may have cost something."""
+    for limited, event in ((BOTH, Event.INCONCLUSIVE), (LATER, Event.INCONCLUSIVE), (LATER, Event.ANSWERED)):
+        call = claimed(limited)
+        held = -call.terms.reserved.held[1].amount if call.terms and call.terms.reserved else 0
+        answer = calls.settle(call)[0].answer if event is Event.ANSWERED else None
+        settlement = decide.Settlement(event=event, why="so", answer=answer, free=True)
+        free, _ = decide.settle(call, settlement, actor="proxy", now=NOW + 1)
+        assert given_back(call, free) == (0, held)
+    assert is_free(BOTH, 429, executed=False)
+    assert not is_free(BOTH, 404, executed=True)
+    assert is_free(LATER, 404, executed=True)
+    assert not is_free(LATER, 200, executed=True)

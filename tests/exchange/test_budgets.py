@@ -153,6 +153,25 @@ async def test_what_was_not_executed_gives_its_money_back_and_counts_as_a_call()
 
 
 @in_virtual_time
+async def test_a_safe_call_that_fails_costs_only_what_it_may_have_cost() -> None:
+    """Refused by the upstream, or no success where answers tell the price: nothing. Broken off: all."""
+    fixed, later = limited(99, "9", SAFE), limited(99, "9", replace(SAFE, name="later"), price="")
+    semel = Process(
+        None, answers(429), answers(503), answers(body=b'{"usd": 2}'), answers(503), lost(), lost()
+    )
+    assert (await semel.call(ask(fixed, n=1))).status == 429
+    assert await held(semel, "look") == {"calls": 1, "usd": 0}
+    assert (await semel.call(ask(fixed, n=2))).status == 503
+    assert await held(semel, "look") == {"calls": 2, "usd": 100_000}
+    await semel.call(ask(later, n=3))
+    assert (await semel.call(ask(later, n=4))).status == 503
+    assert await held(semel, "later") == {"calls": 2, "usd": 2_000_000}
+    with pytest.raises(UpstreamUnreachable):
+        await semel.call(ask(later, n=5))
+    assert await held(semel, "later") == {"calls": 3, "usd": 4_000_000}
+
+
+@in_virtual_time
 @pytest.mark.parametrize("verdict", operator.Verdict)
 async def test_doubt_keeps_it_until_a_person_knows(verdict: operator.Verdict) -> None:
     """Not executed: the money comes back. Executed: it stays taken."""

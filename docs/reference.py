@@ -18,6 +18,7 @@ from pathlib import Path
 from proxy import cli
 from proxy.core.intent import TRANSITIONS
 from proxy.core.prices import MOST_TOKENS, PRICES, READ_ON
+from proxy.errors import BudgetExceeded
 from proxy.policy_file import schema
 from proxy.policy_file.fields import Field, Level
 from proxy.problem import PROBLEMS, Problem
@@ -163,13 +164,19 @@ def given_problems() -> list[Problem]:
     return [problem for refusal, problem in PROBLEMS.items() if refusal.__name__ in used]
 
 
+def _retry(problem: Problem) -> str:
+    if problem is PROBLEMS[BudgetExceeded]:
+        return "when it says"  # each one knows
+    return "no" if problem.retry_after is None else f"after {problem.retry_after} s"
+
+
 def problems() -> str:
     rows = [
         (
             code(problem.name),
             str(problem.status),
             cell(problem.title),
-            "no" if problem.retry_after is None else f"after {problem.retry_after} s",
+            _retry(problem),
         )
         for problem in given_problems()
     ]

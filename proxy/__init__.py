@@ -11,7 +11,8 @@ A request flows downward through these files:
                    written down before, carrying.py sends it, outgoing.py is what goes out in the end
     doubts.py      calls in doubt that are asked for again: sent again under their key, or asked about
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
-    ledger.py      claims and settlements that survive a store in trouble; answers.py, refusals.py
+    ledger.py      claims and settlements that survive a store in trouble; drafting.py is what is claimed, and
+                   taken out of a budget; answers.py, refusals.py, overspent.py
     upstream/      the only outgoing I/O
     store/         where it is kept: base (the seam), embedded, postgres, redis, memory; opening.py chooses
                    among them, archive.py is the seam of copying

@@ -58,6 +58,7 @@ class Ask(NamedTuple):
     place: RunPlace | None = None  # in a run
     occurrence: int = 1
     source: Source | None = None  # where the answer comes from, if not from the upstream
+    payer: str = ""  # the run whose budget it is taken from, where it is not a call of that run
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,12 @@ class ConfigurationError(SemelError):
 
 
 class Refusal(SemelError):
-    """semel answers itself. `detail` says what to do; `members` go into the problem as they are."""
+    """semel answers itself. `detail` says what to do; `members` go into the problem as they are.
+    `retry_after`, `lasts`: in how many seconds a retry may mend it, or that none can, where that is known of
+    this very one."""
+
+    retry_after: int | None = None
+    lasts: bool = False
 
     def __init__(self, detail: str, **members: object) -> None:
         super().__init__(detail)
@@ -134,7 +139,7 @@ class IdentityCollision(Refusal):
 
 
 class BudgetExceeded(Refusal):
-    """A budget is used up."""
+    """A budget is used up: for so many seconds, or for good."""
 
 
 class InDoubt(Refusal):

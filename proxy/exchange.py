@@ -52,7 +52,8 @@ class Exchange:
             except Unrecordable:
                 return Unrecorded()
             except StoreUnavailable:
-                if ask.safe and not self._flights.stopping:  # outside runs it needs no record
+                # Outside runs a safe call needs no record, but what a budget limits is counted or not sent.
+                if ask.safe and not self._flights.stopping and ask.rule.budget is None:
                     return Unrecorded()
                 raise
             if reply is not None:

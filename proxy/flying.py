@@ -25,7 +25,7 @@ from proxy.core.policy import OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.drift import differs
-from proxy.errors import Refusal, StoreUnavailable
+from proxy.errors import BudgetExceeded, Refusal, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
 from proxy.intended import Intent
@@ -97,11 +97,11 @@ class Flights:
         if self.stopping:
             raise StoreUnavailable("semel is shutting down and nothing was sent; call again.")
         outgoing = ask.sending.outgoing()
-        intent = ask.sending.intent(ask.identity, outgoing)
+        intent = ask.sending.intent(ask.identity, outgoing)._replace(payer=ask.payer)
         if ask.place is not None:
             intent = intent._replace(place=ask.place, occurrence=ask.occurrence)
         if ask.source is not None:  # the shared call is the one that is sent, and permitted
-            intent = intent._replace(key=None, bound_to=b"")
+            intent = intent._replace(key=None, bound_to=b"", free=True)
         limits = self._limits
         capture = Capture(
             limit=limits.kept,
@@ -207,8 +207,8 @@ class Flights:
                 case RaceLost():
                     capture.refuse(Superseded())
                 case Uncertain(call, error):
-                    # In a run nothing goes out without a record.
-                    passes = intent.safe and intent.place is None
+                    # In a run nothing goes out without a record, nor what a budget limits.
+                    passes = intent.safe and intent.place is None and intent.rule.budget is None
                     capture.refuse(Unrecordable() if passes else error)
                     if call is not None:
                         await self._ledger.withdraw(call)
@@ -216,7 +216,7 @@ class Flights:
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
-        except StoreUnavailable as error:  # while what was recorded is read back: nothing is claimed yet
+        except (StoreUnavailable, BudgetExceeded) as error:  # nothing is claimed
             capture.refuse(error)
         except Unrepeatable as error:
             assert over is not None

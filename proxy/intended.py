@@ -57,6 +57,8 @@ class Intent(NamedTuple):
     key: UpstreamKey | None = None  # how the upstream will know it
     bound_to: bytes = b""  # what a person has to permit, whichever occurrence it is
     veiled: Veiled | None = None
+    payer: str = ""  # the run that asks for it, where it is not a call of that run
+    free: bool = False  # the answer comes from another call, which is charged
     secrets: Callable[[], Secrets] = Secrets  # in clear: no word of an upstream may hold them
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
+from proxy.core.budget import is_free
 from proxy.core.clauses import UpstreamKey
 from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
@@ -68,9 +69,16 @@ def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float)
     if verdict is Verdict.NOT_EXECUTED and call.unresolved:
         reason = f"the upstream refused it now ({status}); {EARLIER}"
         return _doubt(reason, capture, status=status, call=call, now=now)
-    settlement = Settlement(event=VERDICT_EVENTS[verdict], why=f"answered {status}", ttl=_ttl(rule, call))
+    free = rule.budget is not None and _is_free(status, body, rule)
+    event = VERDICT_EVENTS[verdict]
+    settlement = Settlement(event=event, why=f"answered {status}", ttl=_ttl(rule, call), free=free)
     # In a run everything an attempt received is kept: a later one may have to see it fail again.
     return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL or bool(call.run))
+
+
+def _is_free(status: int, body: bytes | None, rule: Rule) -> bool:
+    verdict = judge_answer(status, body, safe=False, rule=rule.outcome)
+    return is_free(rule, status, executed=verdict is not Verdict.NOT_EXECUTED)
 
 
 def _ttl(rule: Rule, call: Call) -> float | None:

@@ -14,16 +14,17 @@ from proxy.answers import Answers
 from proxy.clock import Clock
 from proxy.core import approval as asking
 from proxy.core import decide as core
+from proxy.core.budget import Charge, adjustment, used_up
 from proxy.core.clauses import UpstreamKey
-from proxy.core.doubt import place_of
 from proxy.core.intent import NEED_A_PERSON, Answer, Call, Entry, Event, State, evolve
 from proxy.core.policy import Rule
 from proxy.core.run_record import Serving
-from proxy.core.terms import Terms
+from proxy.drafting import Drafts
 from proxy.errors import StoreUnavailable
 from proxy.intended import Intent
 from proxy.keys import mint
 from proxy.observe import Observer
+from proxy.overspent import over_budget
 from proxy.store.base import Store, Swap
 from proxy.store.codec import Codec
 from proxy.stream import Capture
@@ -69,11 +70,9 @@ class Ledger:
         mint: Callable[[UpstreamKey], str] = mint,
     ) -> None:
         self._store = store
-        self._codec = codec
         self._clock = clock
         self._observer = observer
-        self._inline_body = inline_body
-        self._mint = mint
+        self._drafts = Drafts(store=store, codec=codec, clock=clock, inline_body=inline_body, mint=mint)
         self._new_in_a_row = 0
         self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
@@ -95,9 +94,17 @@ class Ledger:
         most likely. If not, the claim loses and the row is read then; a wrong guess costs time, no more."""
         return self._new_in_a_row >= NEW_IN_A_ROW and not self.answers.is_at_hand(key)
 
-    async def _swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def _swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         began = self._clock.monotonic()
-        swap = await self._store.swap(call, entry, expected=expected, served=served)
+        swap = await self._store.swap(call, entry, expected=expected, served=served, charge=charge)
         self._observer.store_took("swap", self._clock.monotonic() - began)
         if swap.won and call.state in NEED_A_PERSON and entry.before is not call.state:
             self._observer.entered(call)
@@ -110,23 +117,30 @@ class Ledger:
     # ---- before the send ----
 
     async def claim(self, intent: Intent, over: Call | None) -> ClaimResult:
-        """Over a call in doubt: what is sent again is what was sent before."""
+        """Over a call in doubt: what is sent again is what was sent before, and is paid for. Raises
+        BudgetExceeded, and nothing is claimed."""
         call: Call | None = None
+        charge: Charge | None = None
         try:
             if over is not None and over.state is State.IN_DOUBT:
-                fresh = await self._fresh(intent._replace(body=None))
+                fresh = await self._drafts.fresh(intent._replace(body=None))
                 call, entry, expected = core.resend(fresh, over, actor=self._actor, now=fresh.created_at)
             else:
-                fresh = await self._fresh(intent)
+                charge = await self._drafts.charge(intent)
+                fresh = await self._drafts.fresh(intent, charge)
                 call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
             place = intent.place
             served = None if place is None else place.serving(call.tenant, call.key, call.fence)
-            swap = await self._swap(call, entry, expected=expected, served=served)
+            swap = await self._swap(call, entry, expected=expected, served=served, charge=charge)
         except StoreUnavailable as error:
             self._new_in_a_row = 0  # a store that cannot be written can perhaps be read
             return Uncertain(call, error)
         if swap.won:
             return Claimed(evolve(call, seq=swap.seq) if call.run else call)
+        if charge is not None and swap.exceeded is not None:
+            limit = used_up(charge, swap.exceeded)
+            assert limit is not None  # by what the store held when it refused
+            raise over_budget(charge.account, limit, self._clock.now())
         self._new_in_a_row = 0
         return RaceLost()
 
@@ -134,7 +148,7 @@ class Ledger:
         """Whether it waits for a person now; False: somebody else was first, look again. Nothing is sent."""
         approval = intent.rule.approval
         assert approval is not None  # else nobody would have to permit it
-        fresh = await self._fresh(intent)
+        fresh = await self._drafts.fresh(intent)
         call, entry, expected = asking.ask_person(
             fresh,
             over,
@@ -156,58 +170,6 @@ class Ledger:
         """A question, or a refusal, that is past its time is over; False: somebody else changed it."""
         lapsed, entry = asking.lapse(call, actor=self._actor, now=self._clock.now())
         return (await self._swap(lapsed, entry, expected=call.version)).won
-
-    async def _fresh(self, intent: Intent) -> Call:
-        now = self._clock.now()
-        blob, inline = "", b""
-        body = intent.recorded_body
-        if body is not None:
-            if body.size > self._inline_body:
-                blob = (await self._store.put_blob(body.chunks())).digest
-            else:
-                inline = body.whole()
-        place = intent.place
-        return Call(
-            run="" if place is None else place.run,
-            attempt="" if place is None else place.attempt,
-            in_run=None if place is None else place.in_run,
-            key=intent.identity.key,
-            fingerprint=intent.identity.fingerprint,
-            named_by=intent.identity.named_by,
-            tenant=intent.tenant,
-            occurrence=intent.occurrence,
-            upstream=intent.upstream,
-            rule=intent.rule.name,
-            tool=intent.tool,
-            safe=intent.safe,
-            state=State.PENDING,
-            version=1,
-            fence=1,
-            owner=self._store.owner,
-            born=now,
-            created_at=now,
-            sent_at=now,
-            sends=1,
-            request=self._codec.seal_request(intent.stored(inline)),
-            request_blob=blob,
-            terms=self._terms(intent, now),
-        )
-
-    def _terms(self, intent: Intent, now: float) -> Terms | None:
-        """A claim is made only of what a person has permitted, where one has to."""
-        key = intent.key
-        if key is None and not intent.bound_to:
-            return None
-        permission = intent.permission
-        if key is None:
-            return Terms(bound_to=permission, granted=True)
-        return Terms(
-            key=self._mint(key),
-            place=place_of(key),
-            keyed_at=now,
-            bound_to=permission,
-            granted=bool(permission),
-        )
 
     async def withdraw(self, call: Call) -> None:
         """Take back a claim that may or may not stand. Nothing was sent for it."""
@@ -257,7 +219,8 @@ class Ledger:
             settled, entry = core.settle(
                 expected_by_us, settlement, actor=self._actor, now=self._clock.now(), answer=answer
             )
-            swap = await self._swap(settled, entry, expected=expected_by_us.version)
+            charge = adjustment(expected_by_us, settled)
+            swap = await self._swap(settled, entry, expected=expected_by_us.version, charge=charge)
             if swap.won:
                 return settled
             present = swap.present
@@ -304,12 +267,12 @@ class Ledger:
         """Settle a call in doubt by what the upstream itself says of it. None: it is another by now."""
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())
         settled = evolve(settled, in_run=core.by_person(settled))
-        swap = await self._swap(settled, entry, expected=call.version)
+        swap = await self._swap(settled, entry, expected=call.version, charge=adjustment(call, settled))
         return settled if swap.won else None
 
     async def _move(self, call: Call, settlement: core.Settlement, actor: str | None = None) -> Call | None:
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())
-        swap = await self._swap(settled, entry, expected=call.version)
+        swap = await self._swap(settled, entry, expected=call.version, charge=adjustment(call, settled))
         return settled if swap.won else None
 
     async def _until_done(

@@ -16,6 +16,7 @@ from proxy.answers import BODILESS, Answers
 from proxy.clock import Clock
 from proxy.core import approval
 from proxy.core import decide as core
+from proxy.core.budget import Charge, adjustment
 from proxy.core.headers import Headers
 from proxy.core.intent import SETTLED_STATES, Answer, Call, Entry, Place, State, evolve
 from proxy.errors import NotAwaiting, NotFound, NotInDoubt, NotSettled, StaleVersion
@@ -66,7 +67,8 @@ async def resolve(
         raise ValueError("what was not executed has no answer")
     settlement = core.resolved(answer, why=f"{verdict}: {_said(reason)}", ttl=None if call.run else ttl)
     settled, entry = core.settle(call, settlement, actor=_name(actor), now=clock.now())
-    return await _write(store, evolve(settled, in_run=core.by_person(settled)), entry)
+    charge = adjustment(call, settled)
+    return await _write(store, evolve(settled, in_run=core.by_person(settled)), entry, charge)
 
 
 async def approve(
@@ -149,8 +151,8 @@ async def _find(store: Store, call_id: str, version: int | None) -> Call:
     return call
 
 
-async def _write(store: Store, call: Call, entry: Entry) -> Call:
-    swap = await store.swap(call, entry, expected=call.version - 1)
+async def _write(store: Store, call: Call, entry: Entry, charge: Charge | None = None) -> Call:
+    swap = await store.swap(call, entry, expected=call.version - 1, charge=charge)
     if swap.won:
         return call
     if swap.present is None:

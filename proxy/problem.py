@@ -102,7 +102,8 @@ def render(refusal: errors.Refusal, *, forward: bool = False) -> tuple[int, Head
     }
     # The line break is for people with curl: a prompt would stick to the last brace.
     body = orjson.dumps(members, default=str, option=orjson.OPT_APPEND_NEWLINE)
-    retry = _NO_RETRY if problem.retry_after is None else ((b"Retry-After", b"%d" % problem.retry_after),)
+    seconds = None if refusal.lasts else refusal.retry_after or problem.retry_after
+    retry = _NO_RETRY if seconds is None else ((b"Retry-After", b"%d" % seconds),)
     headers: Headers = (
         (b"Content-Type", CONTENT_TYPE),
         (b"Content-Length", b"%d" % len(body)),

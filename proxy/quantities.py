@@ -91,6 +91,15 @@ def parse_money(text: str) -> Decimal:
     return Decimal(text)
 
 
+def parse_allowance(text: str) -> tuple[Decimal, float | None]:
+    """`5.00` -> (5.00, None), `5.00/1h` -> (5.00, 3600.0)."""
+    amount, slash, time = text.partition("/")
+    usd, period = parse_money(amount), parse_duration(time) if slash else None
+    if not usd or period == 0:
+        raise ValueError(f"{quoted(text)} allows nothing: write an amount over zero, as 5.00 or 5.00/1h")
+    return usd, period
+
+
 def parse_rate(text: str) -> tuple[int, float]:
     """`100/1h` -> (100, 3600.0)."""
     found = _RATE.fullmatch(text)

@@ -94,10 +94,8 @@ class Auth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encryption:
-    """The keys are in a file, or were given themselves."""
-
     key_file: str = ""
-    key: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)  # instead of a file: from the environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ SCHEMA = _object(
             "enum": [
                 *("executed", "replayed", "waits", "in-doubt", "passed", "denied", "key-conflict"),
                 *("identity-collision", "answer-unavailable", "awaiting-approval", "joined", "diverged"),
-                *("run-expired", "upstream-unreachable", "upstream-timeout"),
+                *("run-expired", "upstream-unreachable", "upstream-timeout", "stale", "budget-exceeded"),
             ]
         },
         detail=_TEXT,

@@ -61,7 +61,8 @@ def ask_person(
 ) -> tuple[Call, Entry, int]:
     """The row that waits, its history line, and the version it must replace. `fresh` as for a claim; nothing
     is sent for it, so the fence stays and nobody owns it but whoever sent something before."""
-    terms = Terms(bound_to=bound_to, until=now + approval.expires)
+    held = None if over is None or over.terms is None else over.terms.reserved
+    terms = Terms(bound_to=bound_to, until=now + approval.expires, reserved=held)
     row = evolve(fresh, state=State.AWAITING_APPROVAL, terms=terms, sent_at=None, sends=0, fence=0, owner="")
     before = None
     if over is not None:
@@ -85,7 +86,9 @@ def has_lapsed(call: Call, now: float) -> bool:
 
 def lapse(call: Call, *, actor: str, now: float) -> tuple[Call, Entry]:
     why = "nobody decided in time" if call.state is State.AWAITING_APPROVAL else "the refusal is over"
-    return _decided(call, Event.EXPIRE, None, LAPSED_FOR, actor=actor, now=now, why=why)
+    held = _terms(call).reserved  # of an earlier send, whose answer may still come
+    terms = None if held is None else Terms(reserved=held)
+    return _decided(call, Event.EXPIRE, terms, LAPSED_FOR, actor=actor, now=now, why=why)
 
 
 def approve(call: Call, *, actor: str, now: float, why: str) -> tuple[Call, Entry]:

@@ -85,12 +85,18 @@ class Rate:
     period: float
 
 
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    usd: Decimal
+    period: float | None = None  # None: of a run for its life; outside runs a day's
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Per run, outside runs per tenant."""
 
     calls: Rate | None = None
-    usd: Decimal | None = None
+    usd: Allowance | None = None
 
     def __post_init__(self) -> None:
         if self.calls is None and self.usd is None:

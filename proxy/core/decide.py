@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
+from proxy.core import budget
 from proxy.core.approval import has_lapsed
 from proxy.core.clauses import OnStale
 from proxy.core.decision import (
@@ -203,6 +204,7 @@ class Settlement(NamedTuple):
     ttl: float | None = None
     receipt: Receipt | None = None  # in a run: the problem that the caller is given
     cost_usd: float | None = None
+    free: bool = False  # the upstream answered, and took nothing for it
     orphan: bool = False  # of a call that is filled from a shared one: only that one knows
 
 
@@ -225,7 +227,7 @@ def settle(
     event, why = settlement.event, settlement.why
     if call.unresolved and call.state is State.PENDING and event in PROVES_NOTHING_EARLIER:
         event, why = Event.LOST, f"{why}; an earlier send is still unresolved"
-    terms = call.terms
+    terms = budget.after(call.terms, event, settlement.cost_usd, free=settlement.free)
     if terms is not None and terms.granted and event not in PROVES_NOTHING_EARLIER:
         terms = replace(terms, granted=False)  # used up by a send that may have been executed
     if next_state(call.state, event) is State.IN_DOUBT:

@@ -178,6 +178,7 @@ class Rule:
     probe: Probe | None = None
     approval: Approval | None = None
     budget: Budget | None = None
+    charged_to: str = ""  # in a run: the rule of now whose budget it is, where that has another name
     cost: Cost | None = None
     max_age: float | None = None
     stale: OnStale = OnStale.SERVE
@@ -218,7 +219,7 @@ class Upstream:
     # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
     replaced: str | None = None
 
-    guards: bool = field(init=False, default=False)  # some rule denies, or asks a person
+    guards: bool = field(init=False, default=False)  # some rule denies, asks a person, or has a budget
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
@@ -226,7 +227,7 @@ class Upstream:
         host = f"[{self.host}]" if ":" in self.host else self.host
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
-        guards = any(rule.approval is not None or rule.mode is Mode.DENY for rule in self.rules)
+        guards = any(rule.approval or rule.budget or rule.mode is Mode.DENY for rule in self.rules)
         object.__setattr__(self, "guards", guards)
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:

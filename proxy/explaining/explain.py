@@ -12,6 +12,7 @@ from proxy.core.identity import Identity
 from proxy.core.intent import Call
 from proxy.core.policy import PolicySet
 from proxy.errors import BadRequest, ConfigurationError, TooLarge
+from proxy.explaining.budgeted import within_budget
 from proxy.explaining.idle import idle_names
 from proxy.explaining.in_run import Viewed, as_named_in, is_pinned_otherwise, view
 from proxy.explaining.likeness import compared_with, recorded_as_named
@@ -93,6 +94,8 @@ async def explain(
         rule = named.match.rule
         assumed = [*_taken_run(question, asking, liked), *told_taken_over(before, request, rule)]
         like["assumed"] = [*assumed, *like["assumed"]]
+    happens = await _now(named, asking.said, store, settings) if in_run is None else in_run.fate.happens
+    happens = await within_budget(happens, request, named, asking.speaker.run, store)
     named, request = _as_occurrence(named, request, in_run)
     if liked is not None and like is not None and like["same"]:
         named = _named_like(named, liked.call)
@@ -101,7 +104,7 @@ async def explain(
         named=named,
         stands=where(settings.policies, request.upstream.name, named.match.rule.name),
         id_is_known=store is not None or _same_under_any_secret(request, settings),
-        now=await _now(named, asking.said, store, settings) if in_run is None else in_run.fate.happens,
+        now=happens,
         idle=idle_names(request, named, name),
         in_run=in_run,
     )
@@ -225,6 +228,11 @@ def _place(settings: Settings) -> str:
 async def _now(named: Named, said: Told, store: Store | None, settings: Settings) -> Happens:
     if named.identity is None:
         return without_record(named.match.rule)
+    if named.goes_live:
+        return Happens(
+            what="executed",
+            detail="outside a run a safe call goes live each time; it is recorded because a budget counts it",
+        )
     if store is None:
         place = "a store in memory" if settings.store == "memory" else _place(settings)
         return Happens(what="executed", detail=f"there is no record to look into ({place}): it would be sent")

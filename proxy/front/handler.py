@@ -145,7 +145,8 @@ class Handler:
         incoming = tale.incoming = await understand(
             request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered
         )
-        if protocol and incoming.safe:  # a call with effects is recorded, whatever else it offers
+        # A call with effects is recorded, whatever else it offers, and what a budget limits is counted.
+        if protocol and incoming.safe and incoming.match.rule.budget is None:
             if entered is not None:
                 await self._books.passed(entered.book, "upgrade")
             return await self._switch(protocol, incoming, connection, writer, tale)

@@ -54,7 +54,8 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) 
     )
     shared = None
     if named.shared is not None:
-        shared = SharedCall(Ask(named.shared, _never_refused(rule), named.safe, False, sending))
+        asked = Ask(named.shared, _never_refused(rule), named.safe, False, sending)
+        shared = SharedCall(asked._replace(payer=entered.book.run.name))
     return RunAsk(
         book=entered.book,
         family=family,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from proxy.settings import Address
 from proxy.spool import Spool
 
 NOTHING_TOLD = Told()
+# So long, in seconds, an answer is kept that nobody is given again.
+KEPT_FOR_PEOPLE = 3600.0
 # By what names semel is called: without tokens it listens on loopback. A client of the forward proxy names
 # the upstream's host instead.
 _ON_LOOPBACK, _BY_ANY_NAME = Address("127.0.0.1", 0), Address("0.0.0.0", 0)  # noqa: S104 (not bound)
@@ -211,6 +214,10 @@ async def understand(
         )
     named = await namer.name(policies, to_name)
     match, safe, identity, *_ = named
+    if named.goes_live and identity is not None:
+        # Another call each time. Its answer is kept for a while, for people.
+        match = match._replace(rule=replace(match.rule, ttl=min(match.rule.ttl, KEPT_FOR_PEOPLE)))
+        identity = identity._replace(key=os.urandom(len(identity.key)), named_by=b"")
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")

@@ -82,7 +82,8 @@ class ToName(NamedTuple):
 class Named(NamedTuple):
     """`identity` is None for what passes without a record. In a run it names all occurrences together,
     `shared` is the call of the whole tenant from which the rule fills it, and `evidence` is what the request
-    says about being a retry. `bound_to`: what a person has to permit; empty where nobody has to."""
+    says about being a retry. `bound_to`: what a person has to permit; empty where nobody has to. `goes_live`:
+    it is recorded because a budget counts it, and is never given again."""
 
     match: Match
     safe: bool
@@ -90,6 +91,7 @@ class Named(NamedTuple):
     shared: Identity | None = None
     evidence: Evidence = NO_EVIDENCE
     bound_to: bytes = b""
+    goes_live: bool = False
 
 
 class Namer:
@@ -177,7 +179,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     safe = rule.is_safe(method) and not bound_to  # what a person must permit is no mere read
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
     goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
-    if goes_live or rule.mode in (Mode.PASS, Mode.DENY):
+    if (goes_live and rule.budget is None) or rule.mode in (Mode.PASS, Mode.DENY):
         return Named(match, safe, None)
     veil = naming_veil(rule, request.tenant, secret, recorded=request.recorded)
     readable = readable_body(headers, request.body, body_limit) if readable is None else readable
@@ -195,7 +197,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         host="" if address.place is None else address.place.origin,
     )
     if not request.origin:
-        return Named(match, safe, identify(asked, rule, secret), bound_to=bound_to)
+        identity = identify(asked, rule, secret)
+        return Named(match, safe, identity, bound_to=bound_to, goes_live=goes_live)
     in_run = asked._replace(run=request.origin, occurrence=ANY_OCCURRENCE, canonical=request.canonical)
     shares = rule.mode is Mode.CACHE or (rule.scope is Scope.TENANT and not safe)
     # In a run the client's key is only evidence: SDKs mint new ones after a crash, and those must find the
@@ -206,12 +209,13 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
 
 
 def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> tuple[Match, Match]:
-    """A run keeps how its calls are named, not what is denied or whom they must be permitted by: that is as
-    the policies are now, whatever the rules were called when it began. Gives both: as it is named, and as
-    people are asked."""
+    """A run keeps how its calls are named, not what is denied, whom they must be permitted by, or what they
+    may use up: that is as the policies are now, whatever the rules were called when it began. Gives both: as
+    it is named, and as people are asked."""
     now = find_rule(present, method, raw_path)
     if now is not None and now.rule.mode is Mode.DENY:
         return now, now
+    match = _with_budget_of(match, now)
     asks = now if now is not None and now.rule.approval is not None else match
     if asks.rule.approval is None or match.rule.mode is Mode.DENY:
         return match, match
@@ -221,6 +225,21 @@ def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -
             "recorded, or were shared: make it in a new run."
         )
     return match._replace(rule=replace(match.rule, approval=asks.rule.approval)), asks
+
+
+def _with_budget_of(match: Match, now: Match | None) -> Match:
+    """What may be used up is as the policies are now, too."""
+    rule = match.rule
+    if now is None or now.rule.budget is None or rule.mode is Mode.DENY:
+        return match if rule.budget is None else match._replace(rule=replace(rule, budget=None))
+    if rule.mode is Mode.PASS:
+        raise Denied(
+            "A budget limits this call by now, and this run was begun when such calls were not recorded: "
+            "make it in a new run."
+        )
+    return match._replace(
+        rule=replace(rule, budget=now.rule.budget, cost=now.rule.cost, charged_to=now.rule.name)
+    )
 
 
 def _bound_to(request: ToName, names: dict[str, str], match: Match, body: Body, secret: bytes) -> bytes:

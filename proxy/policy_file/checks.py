@@ -216,6 +216,17 @@ def stale_needs_an_age(section: Section, log: Log) -> None:
         )
 
 
+def money_has_its_price(section: Section, log: Log) -> None:
+    if not section.sound("budget", "cost") or section.get("budget") is None:
+        return
+    if section.get("budget").usd is not None and section.get("cost") is None:
+        log.add(
+            section.keys["budget"],
+            "a budget in dollars needs 'cost': it says what a call takes out of it, as {usd: 0.10}, or "
+            "{usd_from: …} on the answer",
+        )
+
+
 def mismatch_is_not_an_answer(section: Section, log: Log) -> None:
     if not section.sound("outcome", "upstream_key") or not section.get("upstream_key"):
         return
@@ -236,5 +247,6 @@ RULE_CHECKS: tuple[Check, ...] = (
     doubt_has_its_means,
     doubt_is_for_effects,
     stale_needs_an_age,
+    money_has_its_price,
     mismatch_is_not_an_answer,
 )

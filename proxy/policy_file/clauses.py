@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.core.clauses import Approval, KeyEncoding, Probe, Rate, UpstreamKey
+from proxy.core.clauses import Allowance, Approval, KeyEncoding, Probe, Rate, UpstreamKey
 from proxy.core.policy import ClientKey, Credential, Normalize, OutcomeRule, PathPattern
 from proxy.policy_file import checks, names, not_yet
 from proxy.policy_file.fields import Check, Field, Level, Parser, nested
@@ -25,7 +25,7 @@ from proxy.policy_file.values import (
     whole,
     written,
 )
-from proxy.quantities import parse_money, parse_rate
+from proxy.quantities import parse_allowance, parse_money, parse_rate
 
 
 def level(name: str, doc: str, *fields: Field, checked_by: tuple[Check, ...] = ()) -> Level:
@@ -219,9 +219,17 @@ def parse_approval(node: Node, log: Log) -> Approval:
 
 BUDGET = level(
     "budget",
-    "What a run (outside runs: a tenant) may use up.",
-    Field("calls", "Calls per time, as 100/1h.", parse=written(lambda given: Rate(*parse_rate(given)))),
-    Field("usd", "Money, as 5.00.", parse=written(parse_money)),
+    "What a run (outside runs: a tenant) may use up. A call over it is refused, and nothing is sent.",
+    Field(
+        "calls",
+        "Calls in any stretch of time of that length, as 100/1h.",
+        parse=written(lambda given: Rate(*parse_rate(given))),
+    ),
+    Field(
+        "usd",
+        "Money, as 5.00 (a run's for life, outside runs in any 24h) or 5.00/1h. Needs cost.",
+        parse=written(lambda given: Allowance(*parse_allowance(given))),
+    ),
     checked_by=(checks.at_least_one("calls", "usd"),),
 )
 

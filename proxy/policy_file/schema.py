@@ -85,7 +85,7 @@ RULE = level(
         parse=nested(clauses.OUTCOME, clauses.build_outcome),
     ),
     Field("approval", "always, or when a person has to agree.", parse=clauses.parse_approval),
-    Field("budget", "What may be used up.", parse=nested(clauses.BUDGET, Budget)),
+    Field("budget", "What may be used up, and is then refused.", parse=nested(clauses.BUDGET, Budget)),
     Field("cost", "What a call costs.", parse=nested(clauses.COST, Cost)),
     Field(
         "shadow",

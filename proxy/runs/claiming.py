@@ -13,7 +13,7 @@ from proxy.core.policy import Repeat, Rule
 from proxy.core.retry_evidence import Evidence
 from proxy.core.run_record import Exchange as Served
 from proxy.core.run_record import How, InRun, Step
-from proxy.errors import Refusal
+from proxy.errors import BudgetExceeded, Refusal
 from proxy.exchange import Exchange
 from proxy.flight import Superseded
 from proxy.flying import Flights
@@ -84,8 +84,11 @@ class Claiming:
             if book.step(claim.key) is not claim:  # it waits for a person now: nobody was served
                 handover.take_back()
             return None
-        except Refusal:
-            handover.problem()
+        except Refusal as refusal:
+            if isinstance(refusal, BudgetExceeded) and book.step(claim.key) is claim:
+                handover.take_back()  # nothing is claimed: asked again, it is this very occurrence
+            else:
+                handover.problem()
             raise
         except BaseException:
             handover.abandoned()

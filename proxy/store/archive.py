@@ -30,6 +30,7 @@ class Kind(StrEnum):
 
     RUNS = "runs"
     EXCHANGES = "exchanges"
+    BUDGETS = "budgets"
     BLOBS = "blobs"
     CALLS = "calls"
 
@@ -45,7 +46,7 @@ _REAL = frozenset(
 _WHOLE = frozenset(
     {
         "seq", "occurrence", "version", "fence", "sends", "answer_status", "answer_size", "doubt_status",
-        "record_version", "pulse", "last_seq", "number",
+        "record_version", "pulse", "last_seq", "number", "bucket", "amount", "peak", "expires",
     }
 )  # fmt: skip
 _TRUTH = frozenset({"safe", "unresolved", "final"})
@@ -75,6 +76,7 @@ class Columns:
 
 CALL, ENTRY = Columns(CALL_COLUMNS), Columns(ENTRY_COLUMNS)
 RUN, LINE, EXCHANGE = Columns(RUN_COLUMNS), Columns(LINE_COLUMNS), Columns(EXCHANGE_COLUMNS)
+SPENDING = Columns(("tenant", "run", "upstream", "rule", "meter", "bucket", "amount", "peak", "expires"))
 _SEALED = tuple(CALL_COLUMNS.index(name) for name in ("request", "answer_head", "answer_body"))
 _ATTEMPT, _NUMBER, _OWNER = (EXCHANGE_COLUMNS.index(name) for name in ("attempt", "number", "owner"))
 
@@ -154,6 +156,26 @@ class ExchangeDump:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetDump:
+    """What an account holds in one bucket."""
+
+    row: Row
+
+    @property
+    def identity(self) -> object:
+        """Account, meter and bucket."""
+        return self.row[:6]
+
+    @property
+    def told(self) -> str:
+        tenant, run, upstream, rule, *_ = self.row
+        return f"the budget of rule {rule} of {upstream} ({f'run {run}, ' if run else ''}tenant {tenant})"
+
+    def facts(self) -> tuple[object, ...]:
+        return self.row
+
+
+@dataclass(frozen=True, slots=True)
 class BlobDump:
     """Its content was read and fits its name; `size` None: it is lost."""
 
@@ -172,7 +194,7 @@ class BlobDump:
         return (self.digest, self.size)
 
 
-Dump: TypeAlias = CallDump | RunDump | ExchangeDump | BlobDump
+Dump: TypeAlias = CallDump | RunDump | ExchangeDump | BudgetDump | BlobDump
 # Where the next page begins; only the store that gave it knows what it means. None: at the beginning.
 Cursor: TypeAlias = tuple[Any, ...] | None
 
@@ -190,7 +212,7 @@ def same(one: Dump, other: Dump) -> bool:
 
 
 # These have no order of their own: they are found by their names.
-_UNORDERED = frozenset({Kind.EXCHANGES, Kind.BLOBS})
+_UNORDERED = frozenset({Kind.EXCHANGES, Kind.BUDGETS, Kind.BLOBS})
 
 
 class Sums:

@@ -11,17 +11,20 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, Event, State
 from proxy.core.run_record import Changes, How, Run, RunEntry, RunState, Serving, Tally
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """`won`: the row is now what was asked for, durably. Otherwise `present` is what stands there instead."""
+    """`won`: the row is now what was asked for, durably. Otherwise `present` is what stands there instead, or
+    `exceeded` is what the account holds whose limit the charge would pass."""
 
     won: bool
     present: Call | None = None
     seq: int = 0  # in a run: the row's place in the order of claims
+    exceeded: tuple[Spent, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +171,23 @@ class Store(Protocol):
         changes or removes a done row, in whatever process, changes it before anybody is told. None: it cannot
         be known now. Costs next to nothing."""
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         """Write `call` and append `entry` if the stored row has version `expected` (0: no row) and was born
         with `call`. Durable when it returns. `call.version` is `expected + 1`. In a run (which was opened) a
-        claim is given its `seq`, and `served` is written along."""
+        claim is given its `seq`, and `served` is written along. `charge` is taken in the same step as the row
+        is written; if it has limits and what counts of its account, with it, passes one, nothing is written.
+        Without limits it changes what is there, never below zero, and adds no bucket."""
+
+    async def spent(self, account: Account) -> list[Spent]:
+        """All that it holds, in the order of meters and buckets; also what no longer counts."""
 
     async def note(self, key: bytes, entry: Entry) -> None:
         """Append a history line without changing the row (evidence)."""
@@ -241,7 +257,8 @@ class Store(Protocol):
         """Remove settled calls past their time, with their history, and blobs that no row names and nobody
         has touched for an hour; at most `limit` of each, so that nobody waits for it. What is open, or waits
         for a person, is never removed. Runs go whole: those last active before `runs_before`, unless a
-        living fork refers to them; their names stay. `dry_run` removes nothing, and counts what all portions
+        living fork refers to them; their names stay, and their accounts go; of other accounts, what is past.
+        `dry_run` removes nothing, and counts what all portions
         together would remove."""
 
     async def orphans(self) -> Orphans:

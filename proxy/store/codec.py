@@ -16,7 +16,7 @@ import orjson
 import xxhash
 
 from proxy.core.intent import RECORD_VERSION, Answer, Call, Doubt, Entry, Place, State
-from proxy.core.terms import Terms
+from proxy.core.terms import Held, Reserved, Terms
 from proxy.store.run_codec import in_run_from_json, in_run_to_json
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -226,11 +226,17 @@ def terms_to_json(terms: Terms) -> str:
         "key": terms.key, "place": terms.place, "keyed_at": terms.keyed_at, "granted": terms.granted,
         "bound_to": terms.bound_to.hex(), "said": terms.said, "until": terms.until,
     }  # fmt: skip
+    if terms.reserved is not None:
+        run, rule, held, priced_later = terms.reserved
+        said["reserved"] = [run, rule, [list(each) for each in held], priced_later]
     return orjson.dumps({name: value for name, value in said.items() if value}).decode()
 
 
 def terms_from_json(text: str) -> Terms:
     said = orjson.loads(text)
+    if "reserved" in said:
+        run, rule, held, priced_later = said["reserved"]
+        said["reserved"] = Reserved(run, rule, tuple(Held(*each) for each in held), priced_later)
     return Terms(bound_to=bytes.fromhex(said.pop("bound_to", "")), **said)
 
 

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 import apsw
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
-from proxy.store import run_statements, statements
+from proxy.store import meta_statements, run_statements, spending_statements, statements
 from proxy.store.base import (
     BlobRef,
     Census,
@@ -107,7 +108,15 @@ class EmbeddedStore(EmbeddedRuns):
     def settled_stamp(self) -> int | None:
         return None if self._closed else self._stamp.read()
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
         settled = changes_settled(entry, expected)
@@ -116,11 +125,15 @@ class EmbeddedStore(EmbeddedRuns):
         if call.run:
             in_run = run_statements.swap_in_run_settled if settled else run_statements.swap_in_run
             claims = takes_seq(call, entry)
-            swap = await self._writer.submit(in_run, row, line, expected, entry.at, claims, served)
+            swap = await self._writer.submit(in_run, row, line, expected, entry.at, claims, served, charge)
         else:
             perform = statements.swap_settled if settled else statements.swap
-            swap = await self._writer.submit(perform, row, line, expected)
+            swap = await self._writer.submit(perform, row, line, expected, charge)
         return swap
+
+    async def spent(self, account: Account) -> list[Spent]:
+        spent: list[Spent] = await self._reader.submit(spending_statements.spent, account)
+        return spent
 
     async def note(self, key: bytes, entry: Entry) -> None:
         await self._writer.submit(statements.note, key, entry_to_row(entry))
@@ -248,7 +261,11 @@ class EmbeddedStore(EmbeddedRuns):
             removed: statements.Removed = await self._writer.collect(now, limit, runs_before)
             reach(Point.CALLS_COLLECTED)
             # Blobs come when no call is left to go: a round over them then meets what those have named.
-            found = Found(files=0, bytes=0) if removed.more else await self._apart(self._remove_blobs, limit)
+            found = Found(files=0, bytes=0)
+            if not removed.more:
+                found = await self._apart(
+                    lambda reading: self._unnamed.remove(limit, partial(statements.names_blob, reading))
+                )
         self._blobs.shrunk(found.bytes)
         return Collected(
             calls=len(removed.keys),
@@ -257,9 +274,6 @@ class EmbeddedStore(EmbeddedRuns):
             more=removed.more or found.more,
             runs=removed.runs,
         )
-
-    def _remove_blobs(self, connection: apsw.Connection, limit: int) -> Found:
-        return self._unnamed.remove(limit, partial(statements.names_blob, connection))
 
     def _count_collectable(self, connection: apsw.Connection, now: float, runs_before: float) -> Collected:
         alone, size = statements.expired_in_all(connection, now)
@@ -289,7 +303,7 @@ class EmbeddedStore(EmbeddedRuns):
         return await self._cache.get(key)
 
     async def swap_secret(self, old: bytes, new: bytes) -> bytes:
-        self.secret = await self._writer.submit(statements.swap_secret, old, new)
+        self.secret = await self._writer.submit(meta_statements.swap_secret, old, new)
         return self.secret
 
     async def scrub(self) -> str:
@@ -298,9 +312,9 @@ class EmbeddedStore(EmbeddedRuns):
         return await asyncio.to_thread(scrub, self._database, alone=alone)
 
     async def clock_mark(self, now: float) -> float:
-        mark: float = await self._reader.submit(statements.clock_mark)
+        mark: float = await self._reader.submit(meta_statements.clock_mark)
         if now > mark + CLOCK_STEP:
-            await self._writer.submit(statements.raise_clock_mark, now)
+            await self._writer.submit(meta_statements.raise_clock_mark, now)
         return max(mark, now)
 
     async def ping(self) -> None:
@@ -310,7 +324,7 @@ class EmbeddedStore(EmbeddedRuns):
                 "nothing is sent any more, restart semel: its lock in owners/ was removed, and so other "
                 "processes take this one for dead"
             )
-        await self._writer.submit(statements.touch, str(time.time()).encode())
+        await self._writer.submit(meta_statements.touch, str(time.time()).encode())
         await self._reader.submit(statements.version, b"")
 
     async def close(self) -> None:

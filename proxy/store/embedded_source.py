@@ -19,8 +19,11 @@ from proxy.store.archive import (
     MARK,
     PORTION,
     RUN,
+    SPENDING,
+    BudgetDump,
     CallDump,
     Cursor,
+    Dump,
     ExchangeDump,
     Kind,
     Portion,
@@ -45,6 +48,7 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM calls) AND NOT EXISTS (SELECT 1 FROM 
 _TOTALS = {
     Kind.RUNS: "SELECT count(*) FROM runs",
     Kind.EXCHANGES: "SELECT count(*) FROM exchanges",
+    Kind.BUDGETS: "SELECT count(*) FROM spending",
     Kind.BLOBS: (
         "SELECT (SELECT count(*) FROM calls INDEXED BY calls_request_blob WHERE request_blob <> '') "
         "+ (SELECT count(*) FROM calls INDEXED BY calls_answer_blob WHERE answer_blob <> '')"
@@ -77,6 +81,10 @@ EXCHANGE_NAMED = (
     f"{_READ_EXCHANGE} WHERE exchanges.run = (SELECT id FROM runs WHERE tenant = ? AND name = ?) "  # noqa: S608
     "AND exchanges.attempt = ? AND exchanges.call = ? AND exchanges.number = ? AND exchanges.owner = ?"
 )
+_BUCKET_NAME = listed(SPENDING.names[:6])
+_READ_BUCKET = f"SELECT {listed(SPENDING.names)} FROM spending WHERE ({_BUCKET_NAME})"  # noqa: S608
+_BUCKET_PAGE = f"{_READ_BUCKET} > (?, ?, ?, ?, ?, ?) ORDER BY {_BUCKET_NAME} LIMIT ?"
+BUCKET_NAMED = f"{_READ_BUCKET} = (?, ?, ?, ?, ?, ?)"
 _NAMES = " UNION ".join(
     f"SELECT * FROM (SELECT DISTINCT {column} FROM calls INDEXED BY calls_{column} "  # noqa: S608
     f"WHERE {column} <> '' AND {column} > ?1 ORDER BY {column} LIMIT ?2)"
@@ -120,8 +128,13 @@ class EmbeddedSource:
         return await self._do(lambda: {kind: self.one(text) or 0 for kind, text in _TOTALS.items()})
 
     async def read(self, kind: Kind, after: Cursor) -> Portion:
-        read = {Kind.RUNS: self._runs, Kind.EXCHANGES: self._exchanges, Kind.CALLS: self._calls}[kind]
-        return await self._do(read, after)
+        pages = {
+            Kind.RUNS: self._runs,
+            Kind.EXCHANGES: self._exchanges,
+            Kind.BUDGETS: self._buckets,
+            Kind.CALLS: self._calls,
+        }
+        return await self._do(pages[kind], after)
 
     def _calls(self, after: Cursor) -> Portion:
         sizes = list(self._connection.execute(_CALL_SIZES, (after[0] if after else 0, PORTION)))
@@ -152,6 +165,11 @@ class EmbeddedSource:
     def _exchanges(self, after: Cursor) -> Portion:
         rows = list(self._connection.execute(_EXCHANGE_PAGE, (*(after or (0, "", b"", 0, "")), PORTION)))
         return Portion([exchange_of(row) for row in rows], rows[-1][:5] if len(rows) == PORTION else None)
+
+    def _buckets(self, after: Cursor) -> Portion:
+        rows = list(self._connection.execute(_BUCKET_PAGE, (*(after or ("", "", "", "", "", 0)), PORTION)))
+        dumps: list[Dump] = [BudgetDump(SPENDING.of(row)) for row in rows]
+        return Portion(dumps, rows[-1][:6] if len(rows) == PORTION else None)
 
     async def blob_names(self, after: str) -> list[str]:
         return await self._do(

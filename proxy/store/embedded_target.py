@@ -17,6 +17,8 @@ from proxy.store.archive import (
     LINE,
     MARK,
     RUN,
+    SPENDING,
+    BudgetDump,
     CallDump,
     Dump,
     ExchangeDump,
@@ -27,6 +29,7 @@ from proxy.store.archive import (
 from proxy.store.base import BlobRef
 from proxy.store.database import close_quietly
 from proxy.store.embedded_source import (
+    BUCKET_NAMED,
     CALL_ID,
     EXCHANGE_NAMED,
     RUN_NAMED,
@@ -65,6 +68,11 @@ _PUT_EXCHANGE = (
     "ON CONFLICT (run, attempt, call, number, owner) DO NOTHING"
 )
 
+_PUT_BUCKET = (
+    f"INSERT INTO spending ({listed(SPENDING.names)}) VALUES ({_holes(len(SPENDING.names))}) "  # noqa: S608
+    f"ON CONFLICT ({listed(SPENDING.names[:6])}) DO NOTHING"
+)
+
 
 class EmbeddedTarget(EmbeddedSource):
     def __init__(self, premises: Premises) -> None:
@@ -85,12 +93,17 @@ class EmbeddedTarget(EmbeddedSource):
         return await self._do(self._write, kind, dumps)
 
     def _write(self, kind: Kind, dumps: Sequence[Dump]) -> Written:
-        put = {Kind.RUNS: self._put_run, Kind.EXCHANGES: self._put_exchange, Kind.CALLS: self._put_call}[kind]
+        puts = {
+            Kind.RUNS: self._put_run,
+            Kind.EXCHANGES: self._put_exchange,
+            Kind.BUDGETS: self._put_bucket,
+            Kind.CALLS: self._put_call,
+        }
         present: list[Dump] = []
 
         def put_all() -> None:
             for dump in dumps:
-                stands = put(dump)  # type: ignore[operator]  # each of its own kind
+                stands = puts[kind](dump)  # type: ignore[operator]  # each of its own kind
                 if stands is not None:
                     present.append(stands)
 
@@ -127,6 +140,13 @@ class EmbeddedTarget(EmbeddedSource):
             return None
         (row,) = self._connection.execute(EXCHANGE_NAMED, (dump.tenant, dump.run, *dump.name))
         return exchange_of(row)
+
+    def _put_bucket(self, dump: BudgetDump) -> BudgetDump | None:
+        self._connection.execute(_PUT_BUCKET, dump.row)
+        if self._connection.changes():
+            return None
+        (row,) = self._connection.execute(BUCKET_NAMED, dump.row[:6])
+        return BudgetDump(SPENDING.of(row))
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._puts.put(chunks)

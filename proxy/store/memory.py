@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import SETTLED_STATES, Call, Entry, State, evolve, is_live
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
@@ -30,6 +31,7 @@ from proxy.store.base import (
     takes_seq,
 )
 from proxy.store.memory_runs import MemoryRuns, RunsWorld
+from proxy.store.memory_spending import Spending
 from proxy.store.unnamed import UNTOUCHED
 from proxy.store.watchers import Watchers
 
@@ -52,6 +54,7 @@ class World:
     living: set[str] = field(default_factory=set)
     watchers: Watchers = field(default_factory=Watchers)
     runs: RunsWorld = field(default_factory=RunsWorld)
+    spending: Spending = field(default_factory=Spending)
     settled_stamp: int = 0
     latest: float = 0.0  # the latest time that any process has told
     epochs: count[int] = field(default_factory=lambda: count(1))
@@ -97,7 +100,15 @@ class MemoryStore(MemoryRuns):
     def settled_stamp(self) -> int | None:
         return None if self._closed or self.unavailable else self.world.settled_stamp
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
         self._check()
@@ -106,6 +117,10 @@ class MemoryStore(MemoryRuns):
             return Swap(False, present)
         if takes_seq(call, entry) and self._is_expired(call.tenant, call.run):
             return Swap(False, present)  # nothing is begun in it any more
+        if (exceeded := self.world.spending.exceeded(charge)) is not None:
+            return Swap(False, exceeded=exceeded)
+        if charge is not None:
+            self.world.spending.apply(charge)
         self.world.settled_stamp += changes_settled(entry, expected)
         if present is None:
             self.world.numbers[call.key] = next(self.world.sights)
@@ -127,6 +142,10 @@ class MemoryStore(MemoryRuns):
         if served is not None:  # in a fork it is another run than the row's
             self._serve(served)
         return evolve(call, seq=run.last_seq) if claims else call
+
+    async def spent(self, account: Account) -> list[Spent]:
+        self._check()
+        return self.world.spending.of(account)
 
     async def note(self, key: bytes, entry: Entry) -> None:
         self._check()
@@ -246,6 +265,7 @@ class MemoryStore(MemoryRuns):
                 del world.cache[key]
             self._expire(runs_before)  # first: what is half gone must not come to life again
             self._remove(going, blobs)
+            world.spending.collect(now, self._expired())
         return collected
 
     def _remove(self, calls: list[Call], blobs: list[str]) -> None:

@@ -180,6 +180,9 @@ class MemoryRuns:
     def _is_expired(self, tenant: str, name: str) -> bool:
         return self._runs.runs[tenant, name].state is RunState.EXPIRED
 
+    def _expired(self) -> set[tuple[str, str]]:
+        return {key for key, run in self._runs.runs.items() if run.state is RunState.EXPIRED}
+
     def _over(self, before: float) -> list[tuple[str, str]]:
         """Runs whose time is over, with no living relative: a fork refers to what came before it."""
         world = self._runs
@@ -196,8 +199,7 @@ class MemoryRuns:
 
     def _calls_over(self, before: float) -> list[Call]:
         """Of runs that are over, and what was left open in one that is gone."""
-        gone = {key for key, run in self._runs.runs.items() if run.state is RunState.EXPIRED}
-        over = gone.union(self._over(before))
+        over = self._expired().union(self._over(before))
         return [
             call
             for call in self._calls.values()

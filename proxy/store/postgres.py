@@ -11,12 +11,12 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
 from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap
-from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
 from proxy.store.postgres_batch import Batches
 from proxy.store.postgres_blobs import PostgresBlobs
@@ -133,7 +133,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         if known is not None and await self._versions.submit(key) == (known.version, known.born):
             return known
         row: Row | None = await self._gets.submit(key)
-        return None if row is None else _call(row)
+        return None if row is None else statements.readable(row)
 
     async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
         self._refuse_if_closed()
@@ -143,16 +143,29 @@ class PostgresStore(PostgresRuns, PostgresSecret):
             statements.key_of(row): row
             for row in await self._reading.ask(statements.GET, (list(keys),), again=True)
         }
-        return _readable(rows[key] for key in keys if key in rows)[0]
+        return statements.readable_among(rows[key] for key in keys if key in rows)[0]
 
     def settled_stamp(self) -> int | None:
         return None  # what other processes do is not known without asking
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        swap: Swap = await self._swaps.submit(statements.SwapJob(call, entry, served))
+        swap: Swap = await self._swaps.submit(statements.SwapJob(call, entry, served, charge))
         return swap
+
+    async def spent(self, account: Account) -> list[Spent]:
+        self._refuse_if_closed()
+        values = statements.account_values(account)
+        return [Spent(*row) for row in await self._reading.ask(statements.SPENT, values, again=True)]
 
     def _wrote(self, changed: Sequence[tuple[bytes, int]]) -> None:
         """Durable: waiters of this process are woken by the commit itself, the others by a message."""
@@ -213,11 +226,11 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         return True
 
     async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        return [_call(row) for row in await self._ask(statements.IN_STATE[state], (limit,))]
+        return [statements.readable(row) for row in await self._ask(statements.IN_STATE[state], (limit,))]
 
     async def find(self, query: Query) -> Page:
         rows = await self._ask(*statements.find(query))
-        found, unreadable = _readable(row[1:] for row in rows[: query.limit])
+        found, unreadable = statements.readable_among(row[1:] for row in rows[: query.limit])
         more = len(rows) > query.limit
         return Page(calls=found, next=rows[query.limit - 1][0] if more else None, unreadable=unreadable)
 
@@ -237,7 +250,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         dead = await self._heart.dead_among([owner for owner in owners if owner != self.owner])
         if not dead:
             return Orphans(calls=[])
-        calls, unreadable = _readable(await self._ask(statements.PENDING_OF, (dead,)))
+        calls, unreadable = statements.readable_among(await self._ask(statements.PENDING_OF, (dead,)))
         return Orphans(calls=calls, unreadable=unreadable)
 
     def owns(self) -> bool:
@@ -326,21 +339,3 @@ class PostgresStore(PostgresRuns, PostgresSecret):
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-
-
-def _call(row: Row) -> Call:
-    try:
-        return statements.call_of(row)
-    except DamagedRecord as error:
-        raise StoreUnavailable(f"the store is not available: {error}") from error
-
-
-def _readable(rows: Iterable[Row]) -> tuple[list[Call], dict[str, str]]:
-    """One that cannot be read does not stand before the others, and is named with its reason."""
-    found, unreadable = [], {}
-    for row in rows:
-        try:
-            found.append(statements.call_of(row))
-        except DamagedRecord as error:
-            unreadable[statements.key_of(row).hex()] = str(error)
-    return found, unreadable

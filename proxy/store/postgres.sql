@@ -221,7 +221,7 @@ BEGIN
   PERFORM set_config('lock_timeout', '3s', true);
 END $$;
 
--- One more pulse for each run among them. A run that is not there, or over, is passed over.
+-- One more pulse for each run among them. A run that is not there is passed over.
 CREATE FUNCTION semel.serve(servings semel.serving[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   beaten record;
@@ -229,7 +229,7 @@ BEGIN
   FOR beaten IN
     SELECT r.id, r.pulse + 1 AS pulse, s.tenant, s.run, s.at FROM (
       SELECT tenant, run, max(at) AS at FROM unnest(servings) GROUP BY tenant, run
-    ) AS s JOIN semel.runs AS r ON r.tenant = s.tenant AND r.name = s.run AND r.state <> 'expired'
+    ) AS s JOIN semel.runs AS r ON r.tenant = s.tenant AND r.name = s.run
     ORDER BY s.tenant, s.run FOR UPDATE OF r
   LOOP
     INSERT INTO semel.exchanges AS x (run, attempt, call, number, owner, fence, "end", final, credentials, tokens,
@@ -387,10 +387,11 @@ END $$;
 
 -- Runs whose time is over. A fork refers to what came before it, so relatives go together.
 CREATE FUNCTION semel.collect_runs(before float8, portion int, most_bytes bigint,
-  OUT keys bytea[], OUT bytes bigint, OUT more boolean, OUT ended bigint) LANGUAGE plpgsql AS $$
+  OUT keys bytea[], OUT bytes bigint, OUT more boolean) LANGUAGE plpgsql AS $$
 DECLARE
   ids bigint[];
   r record;
+  expired bigint;
 BEGIN
   PERFORM semel.be_durable();
   keys := '{}';
@@ -402,27 +403,17 @@ BEGIN
         AND kin.state <> 'expired' AND kin.active_at >= before
     ) ORDER BY active_at LIMIT portion FOR UPDATE SKIP LOCKED
   );
-  GET DIAGNOSTICS ended = ROW_COUNT;
-  more := ended > 0;
+  GET DIAGNOSTICS expired = ROW_COUNT;
+  more := expired > 0;
   -- What is open stays until it is settled, and goes then.
   SELECT id, tenant, name INTO r FROM semel.runs WHERE state = 'expired' AND NOT cleared AND EXISTS (
     SELECT 1 FROM semel.calls WHERE run <> '' AND calls.tenant = runs.tenant AND run = runs.name
       AND calls.state NOT IN ('pending', 'in_doubt')
   ) LIMIT 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
-    -- A fork may have been served by its parent's calls alone.
-    SELECT id INTO r FROM semel.runs WHERE state = 'expired' AND NOT cleared
-      AND EXISTS (SELECT 1 FROM semel.exchanges WHERE run = runs.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN -- they are far smaller than calls
-      DELETE FROM semel.exchanges WHERE run = r.id AND (attempt, call, number, owner) IN (
-        SELECT attempt, call, number, owner FROM semel.exchanges WHERE run = r.id LIMIT 5 * portion
-      );
-      more := true;
-    ELSE
-      UPDATE semel.runs SET cleared = true WHERE state = 'expired' AND NOT cleared AND NOT EXISTS (
-        SELECT 1 FROM semel.calls WHERE run <> '' AND calls.tenant = runs.tenant AND run = runs.name
-      );
-    END IF;
+    UPDATE semel.runs SET cleared = true WHERE state = 'expired' AND NOT cleared AND NOT EXISTS (
+      SELECT 1 FROM semel.calls WHERE run <> '' AND calls.tenant = runs.tenant AND run = runs.name
+    );
     RETURN;
   END IF;
   WITH found AS (
@@ -437,6 +428,7 @@ BEGIN
   SELECT array_agg(id), coalesce(array_agg(key), '{}'), coalesce(sum(size), 0) INTO ids, keys, bytes
     FROM summed WHERE place = 1 OR total <= most_bytes;
   PERFORM semel.remove_calls(ids);
+  DELETE FROM semel.exchanges WHERE run = r.id;
   more := true;
 END $$;
 
@@ -466,8 +458,7 @@ BEGIN
 END $$;
 
 -- A part of a round over the blobs, in the order of their names: those that no row names and nobody has
--- touched for so long. Their parts stay as long again, for those who have begun to read them. `last` is where
--- the next part begins; NULL: the round is over.
+-- touched for so long. `last` is where the next part begins; NULL: the round is over.
 CREATE FUNCTION semel.collect_blobs(after text, portion int, look_at int, untouched interval,
   OUT blobs bigint, OUT bytes bigint, OUT last text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -488,9 +479,8 @@ BEGIN
   )
   SELECT count(*), coalesce(sum(size), 0), array_agg(upload), CASE WHEN count(*) = portion THEN max(digest) ELSE last END
     INTO blobs, bytes, gone, last FROM removed;
-  INSERT INTO semel.uploads (id) SELECT unnest(gone);
-  -- What no name leads to any more, and what none ever led to: whoever wrote it has died.
-  gone := array(
+  -- Also what was never named: whoever wrote it has died, or another wrote the same.
+  gone := gone || array(
     SELECT id FROM semel.uploads WHERE touched_at < now() - untouched LIMIT portion FOR UPDATE SKIP LOCKED
   );
   DELETE FROM semel.parts WHERE upload = ANY (gone);

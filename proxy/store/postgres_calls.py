@@ -6,10 +6,20 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from proxy.core.budget import Account, Charge
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
+from proxy.errors import StoreUnavailable
 from proxy.store.base import Census, Query, takes_seq
-from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, Row, call_to_row, row_to_call, row_to_entry
+from proxy.store.codec import (
+    CALL_COLUMNS,
+    ENTRY_COLUMNS,
+    DamagedRecord,
+    Row,
+    call_to_row,
+    row_to_call,
+    row_to_entry,
+)
 from proxy.store.run_codec import exchange_to_row
 
 COLUMNS = ", ".join(CALL_COLUMNS)
@@ -24,7 +34,7 @@ _FREE = tuple(
 )  # fmt: skip
 _LINE_WIDTH = len(ENTRY_COLUMNS)
 _JOB_WIDTH = len(CALL_COLUMNS) + _LINE_WIDTH + 1
-_SERVING_WIDTH = 14
+_SERVING_WIDTH, _POSTING_WIDTH = 14, 12
 
 GET = f"SELECT {COLUMNS} FROM semel.calls WHERE key = ANY ($1)"  # noqa: S608 (constants, here and below)
 VERSIONS = "SELECT key, version, born FROM semel.calls WHERE key = ANY ($1)"
@@ -105,6 +115,11 @@ UNNAMED_IN_ALL = (
         for column in ("request_blob", "answer_blob")
     )
 )
+SPENT = (
+    "SELECT meter, bucket, amount, peak FROM semel.spending "
+    "WHERE tenant = $1 AND run = $2 AND upstream = $3 AND rule = $4 ORDER BY meter, bucket"
+)
+COLLECT_SPENDING = "SELECT semel.collect_spending($1, $2)"
 COLLECT = "SELECT keys, bytes, more, 0 FROM semel.collect_calls($1, $2, $3)"
 COLLECT_RUNS = "SELECT keys, bytes, more, ended FROM semel.collect_runs($1, $2, $3)"
 FOLD = "SELECT semel.fold_counts()"
@@ -115,6 +130,7 @@ class SwapJob(NamedTuple):
     call: Call
     entry: Entry
     served: Serving | None
+    charge: Charge | None = None
 
     @property
     def place(self) -> tuple[str, str, bytes]:
@@ -131,7 +147,8 @@ def swap(jobs: Sequence[SwapJob]) -> tuple[str, list[object]]:
     """The statement for all of them, which are sorted, and its values."""
     values: list[object] = []
     servings: list[object] = []
-    served = 0
+    postings: list[object] = []
+    served = posted = 0
     for n, job in enumerate(jobs, 1):
         values += call_values(job.call)
         values += line_values(job.entry)
@@ -139,15 +156,35 @@ def swap(jobs: Sequence[SwapJob]) -> tuple[str, list[object]]:
         if job.served is not None:
             served += 1
             servings += serving_values(job.served, n)
-    return _swap_text(len(jobs), served), values + servings
+        if job.charge is not None:
+            posted += len(job.charge.postings)
+            postings += _posting_values(job.charge, n)
+    return _swap_text(len(jobs), served, posted), values + servings + postings
 
 
 @cache
-def _swap_text(jobs: int, served: int) -> str:
+def _swap_text(jobs: int, served: int, posted: int) -> str:
+    before = jobs * _JOB_WIDTH, jobs * _JOB_WIDTH + served * _SERVING_WIDTH
     return (
-        f"SELECT outcome, place FROM semel.swap({_records(jobs, _JOB_WIDTH, 'semel.job')}, "  # noqa: S608
-        f"{_records(served, _SERVING_WIDTH, 'semel.serving', after=jobs * _JOB_WIDTH)})"
+        f"SELECT outcome, place, held FROM semel.swap({_records(jobs, _JOB_WIDTH, 'semel.job')}, "  # noqa: S608
+        f"{_records(served, _SERVING_WIDTH, 'semel.serving', after=before[0])}, "
+        f"{_records(posted, _POSTING_WIDTH, 'semel.posting', after=before[1])})"
     )
+
+
+def account_values(account: Account) -> tuple[str, ...]:
+    return tuple(map(storable, account))
+
+
+def _posting_values(charge: Charge, job: int) -> list[object]:
+    account = account_values(charge.account)
+    return [
+        value
+        for p in charge.postings
+        for value in (
+            job, *account, p.meter.value, p.bucket, p.amount, p.peak, p.since, p.most, p.expires,
+        )
+    ]  # fmt: skip
 
 
 def serve(servings: Sequence[Serving]) -> tuple[str, list[object]]:
@@ -189,6 +226,24 @@ def serving_values(served: Serving, job: int) -> list[object]:
 def call_of(row: Row) -> Call:
     """DamagedRecord if it is not one."""
     return row_to_call(stored_row(row))
+
+
+def readable(row: Row) -> Call:
+    try:
+        return call_of(row)
+    except DamagedRecord as error:
+        raise StoreUnavailable(f"the store is not available: {error}") from error
+
+
+def readable_among(rows: Iterable[Row]) -> tuple[list[Call], dict[str, str]]:
+    """One that cannot be read does not stand before the others, and is named with its reason."""
+    found, unreadable = [], {}
+    for row in rows:
+        try:
+            found.append(call_of(row))
+        except DamagedRecord as error:
+            unreadable[key_of(row).hex()] = str(error)
+    return found, unreadable
 
 
 def stored_row(row: Sequence[Any]) -> Row:

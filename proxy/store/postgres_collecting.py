@@ -31,6 +31,11 @@ class Collector:
                 in_runs, bytes_, more, runs = await self._portion(statements.COLLECT_RUNS, runs_before, room)
                 calls, size = calls + in_runs, size + bytes_
             reach(Point.CALLS_COLLECTED)
+            if not more:
+                ((gone,),) = await self._lines.ask(
+                    statements.COLLECT_SPENDING, (int(now * 1000), limit), patience=LONG
+                )
+                more = gone == limit
             # Blobs come when no call is left to go: a round over them then meets what those have named.
             blobs = 0
             if not more:

@@ -18,7 +18,7 @@ from proxy.store.archive import MARK, not_whole
 from proxy.store.postgres_line import Address, Line, Row
 
 # One file for each version, never edited once released.
-MIGRATIONS = ("postgres.sql",)
+MIGRATIONS = ("postgres.sql", "postgres_budgets.sql", "postgres_retention.sql")
 KNOWN_VERSION = len(MIGRATIONS)
 # Any number that nobody else in this database uses.
 LOCK = 0x53_45_4D_45_4C

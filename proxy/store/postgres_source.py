@@ -16,6 +16,8 @@ from proxy.store.archive import (
     MARK,
     PORTION,
     RUN,
+    SPENDING,
+    BudgetDump,
     CallDump,
     Cursor,
     ExchangeDump,
@@ -50,6 +52,7 @@ _TIDE = (
 _TOTALS = {
     Kind.RUNS: "SELECT count(*) FROM semel.runs",
     Kind.EXCHANGES: "SELECT count(*) FROM semel.exchanges",
+    Kind.BUDGETS: "SELECT count(*) FROM semel.spending",
     Kind.BLOBS: "SELECT count(*) FROM semel.blobs",
     Kind.CALLS: "SELECT coalesce(sum(n), 0)::bigint FROM semel.counts",
 }
@@ -75,6 +78,12 @@ READ_EXCHANGES = (
 _EXCHANGE_PAGE = (
     f"{READ_EXCHANGES} WHERE ({_EXCHANGE_NAME}) > ($1::bigint, $2::text, $3::bytea, $4::bigint, $5::text) "
     f"ORDER BY {_EXCHANGE_NAME} LIMIT $6"
+)
+_BUCKET_NAME = listed(SPENDING.names[:6])
+READ_BUCKETS = f"SELECT {listed(SPENDING.names)} FROM semel.spending"  # noqa: S608
+_BUCKET_PAGE = (
+    f"{READ_BUCKETS} WHERE ({_BUCKET_NAME}) > ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bigint) "
+    f"ORDER BY {_BUCKET_NAME} LIMIT $7"
 )
 _NAMES = " UNION ".join(
     f"(SELECT DISTINCT {column} AS digest FROM semel.calls "  # noqa: S608
@@ -125,7 +134,12 @@ class PostgresSource:
         return {kind: await self.one(text) for kind, text in _TOTALS.items()}
 
     async def read(self, kind: Kind, after: Cursor) -> Portion:
-        pages = {Kind.RUNS: self._run_page, Kind.EXCHANGES: self._exchange_page, Kind.CALLS: self._call_page}
+        pages = {
+            Kind.RUNS: self._run_page,
+            Kind.EXCHANGES: self._exchange_page,
+            Kind.BUDGETS: self._bucket_page,
+            Kind.CALLS: self._call_page,
+        }
         return await pages[kind](after)
 
     async def _call_page(self, after: Cursor) -> Portion:
@@ -161,6 +175,10 @@ class PostgresSource:
         rows = await self.ask(_EXCHANGE_PAGE, *(after or (0, "", b"", 0, "")), PORTION)
         return Portion([exchange_of(row) for row in rows], rows[-1][:5] if len(rows) == PORTION else None)
 
+    async def _bucket_page(self, after: Cursor) -> Portion:
+        rows = await self.ask(_BUCKET_PAGE, *(after or ("", "", "", "", "", 0)), PORTION)
+        return Portion([*map(bucket_of, rows)], rows[-1][:6] if len(rows) == PORTION else None)
+
     async def blob_names(self, after: str) -> list[str]:
         return [digest for (digest,) in await self.ask(_BLOB_NAMES, after, PORTION)]
 
@@ -178,6 +196,10 @@ class PostgresSource:
 def exchange_of(row: Row) -> ExchangeDump:
     _, _, call, _, _, pulse, tenant, name, *values = row
     return ExchangeDump(tenant, name, bytes(call), pulse, EXCHANGE.of(values))
+
+
+def bucket_of(row: Row) -> BudgetDump:
+    return BudgetDump(SPENDING.of((*map(stored, row[:5]), *row[5:])))
 
 
 async def connected(address: Address) -> psycopg.AsyncConnection[Row]:

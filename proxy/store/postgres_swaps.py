@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import orjson
+
+from proxy.core.budget import Spent
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
 from proxy.store import postgres_calls as statements
@@ -47,12 +50,12 @@ class Swaps:
         reach(Point.COMMIT_BEGUN)
         rows = await self._line.attempt(text, values)
         reach(Point.COMMITTED)
-        won = [job.call for job, (outcome, _) in zip(jobs, rows, strict=True) if outcome == "won"]
+        won = [job.call for job, (outcome, *_) in zip(jobs, rows, strict=True) if outcome == "won"]
         if won:
             self._wrote([(call.key, call.version) for call in won])
-        lost = [job.call.key for job, (outcome, _) in zip(jobs, rows, strict=True) if outcome == "lost"]
+        lost = [job.call.key for job, (outcome, *_) in zip(jobs, rows, strict=True) if outcome == "lost"]
         present = await self._present(lost) if lost else {}
-        return [_outcome(job, row[0], row[1], present) for job, row in zip(jobs, rows, strict=True)]
+        return [_outcome(job, present, *row) for job, row in zip(jobs, rows, strict=True)]
 
     async def _present(self, keys: list[bytes]) -> dict[bytes, Any]:
         """What stands in the way of the losers. If that cannot be read, only they are told."""
@@ -63,9 +66,13 @@ class Swaps:
         return {statements.key_of(row): _read(row) for row in rows}
 
 
-def _outcome(job: statements.SwapJob, outcome: str, place: int, present: dict[bytes, Any]) -> Any:  # noqa: ANN401
+def _outcome(
+    job: statements.SwapJob, present: dict[bytes, Any], outcome: str, place: int, held: str | None
+) -> Any:  # noqa: ANN401 (a swap, or why it is none)
     if outcome == "won":
         return Swap(True, seq=place if job.call.run else 0)
+    if held is not None:
+        return Swap(False, exceeded=tuple(Spent(*row) for row in orjson.loads(held)))
     if outcome == "absent":
         return StoreUnavailable("the store is not available: the run is not there")
     stands = present.get(job.call.key)

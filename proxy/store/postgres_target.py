@@ -17,6 +17,8 @@ from proxy.store.archive import (
     LINE,
     MARK,
     RUN,
+    SPENDING,
+    BudgetDump,
     CallDump,
     Columns,
     Dump,
@@ -31,7 +33,15 @@ from proxy.store.copying import CopyRefused
 from proxy.store.postgres_calls import storable, storable_row
 from proxy.store.postgres_line import Address, Row
 from proxy.store.postgres_schema import LOCK, move_in
-from proxy.store.postgres_source import READ_EXCHANGES, PostgresSource, connected, exchange_of, listed
+from proxy.store.postgres_source import (
+    READ_BUCKETS,
+    READ_EXCHANGES,
+    PostgresSource,
+    bucket_of,
+    connected,
+    exchange_of,
+    listed,
+)
 
 TRIES, PAUSE = 20, 0.25
 _TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8", bool: "boolean"}
@@ -98,6 +108,16 @@ _EXCHANGES_NAMED = (
     "AND asked.number = x.number AND asked.owner = x.owner"
 )
 
+_PUT_BUCKETS = (
+    f"INSERT INTO semel.spending ({listed(SPENDING.names)}) SELECT {listed(SPENDING.names)} "  # noqa: S608
+    f"FROM {_table(_typed(SPENDING))} ON CONFLICT ({listed(SPENDING.names[:6])}) DO NOTHING "
+    f"RETURNING {listed(SPENDING.names[:6])}"
+)
+_BUCKETS_NAMED = (
+    f"{READ_BUCKETS} WHERE ({listed(SPENDING.names[:6])}) IN (SELECT * FROM unnest($1::text[], $2::text[], "  # noqa: S608
+    "$3::text[], $4::text[], $5::text[], $6::bigint[]))"
+)
+
 
 class PostgresTarget(PostgresSource):
     async def begin(self, origin: str) -> None:
@@ -130,6 +150,7 @@ class PostgresTarget(PostgresSource):
         puts: dict[Kind, Callable[[Any], Any]] = {
             Kind.RUNS: self._put_runs,
             Kind.EXCHANGES: self._put_exchanges,
+            Kind.BUDGETS: self._put_buckets,
             Kind.CALLS: self._put_calls,
         }
         try:
@@ -178,6 +199,13 @@ class PostgresTarget(PostgresSource):
         named = [(dump.tenant, dump.run, *dump.name) for dump in dumps]
         there = await self.ask(_EXCHANGES_NAMED, *_columns(named))
         return Written(len(made), [exchange_of(row) for row in there])
+
+    async def _put_buckets(self, dumps: Sequence[BudgetDump]) -> Written:
+        rows = [(*map(storable, dump.row[:5]), *dump.row[5:]) for dump in dumps]
+        made = {tuple(name) for name in await self.ask(_PUT_BUCKETS, *_columns(rows))}
+        there = [row[:6] for row in rows if row[:6] not in made]
+        found = await self.ask(_BUCKETS_NAMED, *_columns(there)) if there else []
+        return Written(len(made), [*map(bucket_of, found)])
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

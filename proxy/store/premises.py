@@ -17,7 +17,7 @@ from pathlib import Path
 import apsw
 
 from proxy.errors import ConfigurationError
-from proxy.store import statements
+from proxy.store import meta_statements
 from proxy.store.archive import not_whole
 from proxy.store.blobs import Blobs
 from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_quietly
@@ -81,9 +81,9 @@ def _open(directory: Path, database: Database, unfinished: bool) -> Premises:
         writing = database.connect(patience)
         migrate(writing)
         _empty_log(writing, patience)
-        secret = statements.secret(writing)
+        secret = meta_statements.secret(writing)
         # Asked when this process is already to be seen among the living: a copy looks at them after its mark.
-        origin = statements.copied_from(writing)
+        origin = meta_statements.copied_from(writing)
         if origin is not None and not unfinished:
             raise not_whole(str(directory), origin)
         reading = database.connect(Patience(), reading=True)

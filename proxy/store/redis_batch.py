@@ -22,7 +22,7 @@ MOST, MOST_BYTES = 64, 1024 * 1024
 # While one is being synced the next is being made ready.
 UNDER_WAY = 2
 # How many arguments swaps.lua takes for each.
-WIDTH = 22
+WIDTH = 23
 
 
 class Waiting(NamedTuple):

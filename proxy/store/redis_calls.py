@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import SETTLED_STATES, Call, Entry, Event
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
@@ -22,11 +23,14 @@ from proxy.store.marks import Marks, ServedMarks
 from proxy.store.redis_batch import Batch
 from proxy.store.redis_pipe import Pipe, unavailable
 from proxy.store.redis_rows import (
+    account_id,
     read_call,
     read_entry,
     read_line,
+    read_spent,
     run_id,
     write_call,
+    write_charge,
     write_entry,
     write_serving,
 )
@@ -40,6 +44,7 @@ LINE = 319
 # Wake-ups by pub/sub may be lost with a connection: so often a watcher looks for itself.
 LOOK_EVERY = 1.0
 _NOT_DONE = {-1: "the run is not there", -2: "the swap came too late and was not done"}
+_EXCEEDED = 2
 _SENDS = (Event.CLAIM, Event.RESEND)
 
 
@@ -87,10 +92,18 @@ class RedisCalls:
         """Whoever changes a row on another machine cannot be heard of before it is told so."""
         return None
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if call.version != expected + 1:
             raise ValueError("a swap writes the version after the expected one")
-        args = _swap_args(call, entry, expected, served)
+        args = _swap_args(call, entry, expected, served, charge)
         sends = not call.safe and entry.event in _SENDS
         size = len(call.request) + (len(call.answer.body) if call.answer else 0)
         won, *told = await self._batch.swap(args, size, self._refuses if sends else _sends_nothing)
@@ -100,7 +113,12 @@ class RedisCalls:
         if won == 0:
             present = told[0] if told else None
             return Swap(False, None if present is None else readable(call.key, present))
+        if won == _EXCEEDED:
+            return Swap(False, exceeded=tuple(read_spent(told[0])))
         raise unavailable(told[0].decode(errors="replace") if told else _NOT_DONE[won])
+
+    async def spent(self, account: Account) -> list[Spent]:
+        return read_spent(await self._pipe.ask("HGETALL", self._name("m", account_id(account))))
 
     async def note(self, key: bytes, entry: Entry) -> None:
         await self._pipe.run("note", key, write_entry(entry))
@@ -190,7 +208,7 @@ class RedisCalls:
 
 
 def _swap_args(
-    call: Call, entry: Entry, expected: int, served: Serving | None
+    call: Call, entry: Entry, expected: int, served: Serving | None, charge: Charge | None
 ) -> tuple[bytes | str | int, ...]:
     """In the order in which swaps.lua takes them."""
     answer = call.answer
@@ -208,6 +226,7 @@ def _swap_args(
         (answer.blob if answer else "") or "-", repr(entry.at),
         run_id(call.tenant, call.run) if call.run else "", "1" if takes_seq(call, entry) else "0", call.seq,
         *(write_serving(served) if served is not None and call.run else ("", "", "", "")),
+        b"" if charge is None else write_charge(charge),
     )  # fmt: skip
 
 

@@ -13,12 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
+from proxy.core.budget import Account
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.archive import (
     LINE,
     MARK,
     PORTION,
     RUN,
+    BudgetDump,
     CallDump,
     Cursor,
     Dump,
@@ -33,15 +35,17 @@ from proxy.store.archive import (
 from proxy.store.copying import beating
 from proxy.store.redis_beats import RedisBeats
 from proxy.store.redis_blobs import RedisBlobs
-from proxy.store.redis_dumps import WRITERS, call_of, exchange_of, field_of
+from proxy.store.redis_dumps import WRITERS, buckets_of, call_of, exchange_of, field_of
 from proxy.store.redis_pipe import Pipe
-from proxy.store.redis_rows import read_line, run_id
+from proxy.store.redis_rows import account_id, read_line, run_id
 from proxy.store.redis_safety import read_safety
 from proxy.store.redis_store import LAYOUT
 from proxy.store.redis_wire import Address, Part, Wire, read_url
 
 # A page of large rows takes the server a moment: longer than a proxy would wait for a single call.
 PATIENCE = 60.0
+# An account has about sixty buckets for each of what it counts.
+ACCOUNTS = 8
 
 
 class RedisSource(RedisBlobs):
@@ -95,7 +99,12 @@ class RedisSource(RedisBlobs):
         return {Kind.CALLS: calls, Kind.RUNS: runs, Kind.BLOBS: blobs}
 
     async def read(self, kind: Kind, after: Cursor) -> Portion:
-        pages = {Kind.RUNS: self._run_page, Kind.EXCHANGES: self._exchange_page, Kind.CALLS: self._call_page}
+        pages = {
+            Kind.RUNS: self._run_page,
+            Kind.EXCHANGES: self._exchange_page,
+            Kind.BUDGETS: self._budget_page,
+            Kind.CALLS: self._call_page,
+        }
         return await pages[kind](after)
 
     # ---- calls ----
@@ -179,6 +188,16 @@ class RedisSource(RedisBlobs):
         ]
         return Portion(dumps, (number, stop + 1) if len(fields) == PORTION else (number + 1, 0))
 
+    # ---- budgets ----
+
+    async def _budget_page(self, after: Cursor) -> Portion:
+        start = b"(" + after[0] if after else b"-"
+        index = self._name("accounts")
+        names = await self._pipe.ask("ZRANGEBYLEX", index, start, "+", "LIMIT", 0, ACCOUNTS)
+        held = await asyncio.gather(*(self._pipe.ask("HGETALL", self._key("m", name)) for name in names))
+        dumps = [dump for name, each in zip(names, held, strict=True) for dump in buckets_of(name, each)]
+        return Portion([*dumps], (names[-1],) if len(names) == ACCOUNTS else None)
+
     # ---- bodies ----
 
     async def blob_names(self, after: str) -> list[str]:
@@ -225,6 +244,12 @@ class RedisTarget(RedisSource):
         found: list[Dump] = [*await self.calls([dump.key for dump in dumps if isinstance(dump, CallDump)])]
         runs = [run_id(*dump.row[:2]).encode() for dump in dumps if isinstance(dump, RunDump)]
         found += await self.runs(runs)
+        budgets = {dump.identity for dump in dumps if isinstance(dump, BudgetDump)}
+        for account in sorted(
+            {account_id(Account(*dump.row[:4])) for dump in dumps if isinstance(dump, BudgetDump)}
+        ):
+            held = await self._pipe.ask("HGETALL", self._key("m", account))
+            found += [dump for dump in buckets_of(account, held) if dump.identity in budgets]
         for dump in dumps:
             if isinstance(dump, ExchangeDump):
                 run, field = run_id(dump.tenant, dump.run), field_of(dump)

@@ -7,11 +7,22 @@ from typing import Any
 
 import orjson
 
+from proxy.core.budget import FOR_GOOD, Account
 from proxy.core.intent import SETTLED_STATES, State
-from proxy.store.archive import CALL, ENTRY, EXCHANGE, RUN, CallDump, ExchangeDump, Kind, RunDump
+from proxy.store.archive import (
+    CALL,
+    ENTRY,
+    EXCHANGE,
+    RUN,
+    BudgetDump,
+    CallDump,
+    ExchangeDump,
+    Kind,
+    RunDump,
+)
 from proxy.store.codec import CALL_COLUMNS, DamagedRecord, Row
 from proxy.store.redis_pipe import unavailable
-from proxy.store.redis_rows import attempt_mark, read_small, run_id
+from proxy.store.redis_rows import account_id, attempt_mark, purse_of, read_held, read_small, run_id
 from proxy.store.redis_wire import Part
 from proxy.store.run_codec import EXCHANGE_COLUMNS
 
@@ -41,6 +52,12 @@ def exchange_of(tenant: str, run: str, stored: bytes, pulse: int) -> ExchangeDum
     key, *row = orjson.loads(stored)
     row[_CREDENTIALS] = bytes.fromhex(row[_CREDENTIALS])
     return ExchangeDump(tenant, run, bytes.fromhex(key), pulse, EXCHANGE.of(row))
+
+
+def buckets_of(account: bytes, held: list[bytes]) -> list[BudgetDump]:
+    """Of an account, by its name."""
+    owner = orjson.loads(account)
+    return [BudgetDump((*owner, *spent, expires)) for spent, expires in read_held(held)]
 
 
 def field_of(dump: ExchangeDump) -> str:
@@ -88,8 +105,15 @@ def _exchange_words(dump: ExchangeDump) -> list[Part]:
     return [run_id(dump.tenant, dump.run), field_of(dump), orjson.dumps([dump.call.hex(), *row]), dump.pulse]
 
 
+def _bucket_words(dump: BudgetDump) -> list[Part]:
+    account, (meter, bucket, amount, peak, expires) = Account(*dump.row[:4]), dump.row[4:]
+    past = "" if expires == FOR_GOOD else expires
+    return [account_id(account), purse_of(account), f"{meter} {bucket}", f"{amount} {peak} {expires}", past]
+
+
 WRITERS: dict[Kind, tuple[str, Callable[[Any], list[Part]]]] = {
     Kind.RUNS: ("copy_runs", _run_words),
     Kind.EXCHANGES: ("copy_exchanges", _exchange_words),
+    Kind.BUDGETS: ("copy_spending", _bucket_words),
     Kind.CALLS: ("copy_calls", _call_words),
 }

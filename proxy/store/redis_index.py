@@ -205,6 +205,8 @@ class RedisIndex:
             reach(Point.CALLS_COLLECTED)
             blobs, freed = 0, 0
             if not more:
+                more = await self._pipe.run("spending_collect", int(now * 1000), limit) == limit
+            if not more:
                 blobs, freed, more = await self._pipe.run("blobs_collect", repr(UNTOUCHED), limit, STILL_READ)
                 if blobs:
                     reach(Point.BLOB_COLLECTED)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Exchange, Run, Serving, Step
 from proxy.store.codec import (
@@ -201,3 +202,39 @@ def read_exchange(value: bytes) -> tuple[bytes, Exchange]:
     key, *row = orjson.loads(value)
     row[_CREDENTIALS] = bytes.fromhex(row[_CREDENTIALS])
     return bytes.fromhex(key), row_to_exchange(tuple(row))
+
+
+# ---- accounts ----
+
+
+def account_id(account: Account) -> bytes:
+    return orjson.dumps(list(account))
+
+
+def purse_of(account: Account) -> str:
+    """Whose accounts go together: the run's; empty outside runs."""
+    return run_id(account.tenant, account.run) if account.run else ""
+
+
+def write_charge(charge: Charge) -> bytes:
+    """As swaps.lua takes it."""
+    postings = [
+        (p.meter.value, p.bucket, p.amount, p.peak, p.since, False if p.most is None else p.most, p.expires)
+        for p in charge.postings
+    ]
+    return orjson.dumps((account_id(charge.account).decode(), purse_of(charge.account), postings))
+
+
+def read_spent(held: list[bytes]) -> list[Spent]:
+    """Fields and values, as they come."""
+    return [spent for spent, _ in read_held(held)]
+
+
+def read_held(held: list[bytes]) -> list[tuple[Spent, int]]:
+    """And when each is past."""
+    found = []
+    for field, value in zip(held[::2], held[1::2], strict=True):
+        meter, bucket = field.decode().split(" ")
+        amount, peak, expires = map(int, value.split(b" "))
+        found.append((Spent(meter, int(bucket), amount, peak), expires))
+    return sorted(found)

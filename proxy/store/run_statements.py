@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from proxy.core.budget import Charge
 from proxy.core.run_record import Attempt, Changes, How, Run, RunEntry, RunState, Serving, Tally
 from proxy.store import statements
 from proxy.store.base import RunPage, RunQuery, Swap
@@ -27,6 +28,7 @@ from proxy.store.run_codec import (
     row_to_step,
     run_to_row,
 )
+from proxy.store.spending_statements import REMOVE_OF_RUN
 
 _RUN = ", ".join(RUN_COLUMNS)
 _STEP = ", ".join(STEP_COLUMNS)
@@ -159,13 +161,13 @@ def _update(connection: apsw.Connection, run: Run, *, active_at: float) -> None:
 
 def swap_in_run(
     connection: apsw.Connection, row: Row, entry: Row, expected: int, now: float, takes_seq: bool,
-    served: Serving | None,
+    served: Serving | None, charge: Charge | None = None,
 ) -> Swap:  # fmt: skip
     """A swap of a run's call: its place in the order of claims, and who is served by it, in one step."""
     if takes_seq and is_expired(connection, row[_TENANT], row[_NAME]):
         return Swap(False, statements.get(connection, row[0]))  # nothing is begun in it any more
     for run, pulse, last_seq in connection.execute(COUNTERS, (row[_TENANT], row[_NAME])):
-        swap = statements.swap(connection, row, entry, expected)
+        swap = statements.swap(connection, row, entry, expected, charge)
         if not swap.won:
             return swap
         pulse += 1
@@ -186,10 +188,10 @@ def is_expired(connection: apsw.Connection, tenant: str, name: str) -> bool:
 
 def swap_in_run_settled(
     connection: apsw.Connection, row: Row, entry: Row, expected: int, now: float, takes_seq: bool,
-    served: Serving | None,
+    served: Serving | None, charge: Charge | None = None,
 ) -> Swap:  # fmt: skip
     """The same over a row that may be done: the writer lets everybody know."""
-    return swap_in_run(connection, row, entry, expected, now, takes_seq, served)
+    return swap_in_run(connection, row, entry, expected, now, takes_seq, served, charge)
 
 
 def mark_served(connection: apsw.Connection, marks: Iterable[Serving]) -> None:
@@ -267,8 +269,9 @@ def tenants_of(connection: apsw.Connection, name: str) -> list[str]:
 
 def collect_runs(connection: apsw.Connection, before: float, limit: int) -> statements.Removed:
     """Runs that were last active before then are expired, then cleared portion by portion."""
-    over = [(run,) for run, _, _ in connection.execute(OVER, (before, limit))]
-    connection.executemany(EXPIRE_RUN, over)
+    over = list(connection.execute(OVER, (before, limit)))
+    connection.executemany(EXPIRE_RUN, [(run,) for run, _, _ in over])
+    connection.executemany(REMOVE_OF_RUN, [(tenant, name) for _, tenant, name in over])
     for _, tenant, name in list(connection.execute(TO_CLEAR)):
         removed = statements.remove(connection, CALLS_OVER, (tenant, name, limit + 1), limit)
         return replace(removed, more=True, runs=len(over))

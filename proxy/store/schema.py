@@ -190,7 +190,25 @@ _VERSION_5 = """
 ALTER TABLE calls ADD COLUMN terms TEXT;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+_VERSION_6 = """
+-- What was taken out of budgets: by account (a rule's, of a run, or with run = '' of a tenant), by what is
+-- counted, and by bucket, which is named by its end. Times are milliseconds; 2^53 - 1: for good.
+CREATE TABLE spending (
+  tenant TEXT NOT NULL,
+  run TEXT NOT NULL,
+  upstream TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  meter TEXT NOT NULL,
+  bucket INTEGER NOT NULL,
+  amount INTEGER NOT NULL CHECK (amount >= 0),
+  peak INTEGER NOT NULL,
+  expires INTEGER NOT NULL,
+  PRIMARY KEY (tenant, run, upstream, rule, meter, bucket)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spending_past ON spending (expires) WHERE expires < 9007199254740991;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 KNOWN_VERSION = len(MIGRATIONS)
 
 

@@ -10,9 +10,11 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
+from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry, State
+from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError
 from proxy.store import keystone
 from proxy.store.base import BlobLost, BlobRef, Orphans, Page, Query, Store, Swap
@@ -34,7 +36,7 @@ STRAIGHT = (
     "settled_stamp", "note", "history", "mark_replayed", "replays", "open_run", "runs_stamp", "get_run",
     "swap_run", "run_changes", "mark_served", "note_run", "run_history", "list_runs", "run_sums", "run_asked",
     "run_tallies", "tenants_of", "changed", "collect", "owns", "owner_is_dead", "census", "live_calls",
-    "clock_mark", "ping", "close", "swap_secret", "scrub",
+    "clock_mark", "ping", "close", "swap_secret", "scrub", "spent",
 )  # fmt: skip
 
 
@@ -68,9 +70,17 @@ class SealedStore:
     async def get_many(self, keys: Sequence[bytes]) -> list[Call]:
         return self._opened(await self.inner.get_many(keys))
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, **more: Any) -> Swap:  # noqa: ANN401
-        """`more` is what any swap takes."""
-        swap = await self.inner.swap(self.rows.sealed(call), entry, expected=expected, **more)
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
+        sealed = self.rows.sealed(call)
+        swap = await self.inner.swap(sealed, entry, expected=expected, served=served, charge=charge)
         return swap if swap.present is None else replace(swap, present=self.rows.opened(swap.present))
 
     async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:

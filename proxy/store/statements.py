@@ -12,7 +12,9 @@ from typing import Any
 
 import apsw
 
+from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry, State
+from proxy.store import spending_statements as spending
 from proxy.store.base import Orphans, Page, Query, Swap
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, row_to_call, row_to_entry
 
@@ -122,12 +124,6 @@ NAMES_BLOB = " UNION ALL ".join(
     f"FROM calls INDEXED BY calls_{column} WHERE {column} <> '' AND {column} = ?1"
     for column in ("request_blob", "answer_blob")
 )
-SECRET = "SELECT value FROM meta WHERE name = 'secret'"  # noqa: S105 (a statement, not a password)
-SWAP_SECRET = "UPDATE meta SET value = ? WHERE name = 'secret' AND value = ?"  # noqa: S105 (the same)
-COPIED_FROM = "SELECT value FROM meta WHERE name = 'copying'"
-CLOCK = "SELECT value FROM meta WHERE name = 'clock'"
-SET_CLOCK = "INSERT INTO meta VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-TOUCH = "INSERT INTO meta VALUES ('ping', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,24 +156,43 @@ class Removed:
         )
 
 
-def swap(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+def swap(
+    connection: apsw.Connection, row: Row, entry: Row, expected: int, charge: Charge | None = None
+) -> Swap:
     """`row` and `entry` are columns. A lost swap changes nothing and shows what stands there instead."""
+    # Whoever would lose anyway is told of the row: a budget that is used up keeps nobody from an answer.
+    if charge is not None and charge.reserves and _would_win(connection, row, expected):
+        exceeded = spending.exceeded(connection, charge)
+        if exceeded is not None:
+            return Swap(False, exceeded=exceeded)
     if expected == 0:
         connection.execute(INSERT, row)
-        if connection.changes():
+        won = bool(connection.changes())
+        if won:
             connection.execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
-            return Swap(True)
     else:
         connection.execute(UPDATE, (*row, expected))
-        if connection.changes():
+        won = bool(connection.changes())
+        if won:
             connection.execute(APPEND, (row[0], *entry))
-            return Swap(True)
-    return Swap(False, get(connection, row[0]))
+    if not won:
+        return Swap(False, get(connection, row[0]))
+    if charge is not None:
+        spending.apply(connection, charge)
+    return Swap(True)
 
 
-def swap_settled(connection: apsw.Connection, row: Row, entry: Row, expected: int) -> Swap:
+def _would_win(connection: apsw.Connection, row: Row, expected: int) -> bool:
+    if expected == 0:
+        return version(connection, row[0]) == 0
+    return one(connection, STANDS, (row[0], expected, row[_BORN - 1])) is not None
+
+
+def swap_settled(
+    connection: apsw.Connection, row: Row, entry: Row, expected: int, charge: Charge | None = None
+) -> Swap:
     """The same over a row that may be done: the writer lets everybody know (stamp.py)."""
-    return swap(connection, row, entry, expected)
+    return swap(connection, row, entry, expected, charge)
 
 
 def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:
@@ -186,20 +201,6 @@ def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:
 
 def mark(connection: apsw.Connection, marks: Iterable[tuple[bytes, int, float]]) -> None:
     connection.executemany(MARK, marks)
-
-
-def touch(connection: apsw.Connection, stamp: bytes) -> None:
-    """A write that reaches the disk, for readiness: an empty transaction would not notice a full disk."""
-    connection.execute(TOUCH, (stamp,))
-
-
-def clock_mark(connection: apsw.Connection) -> float:
-    return next((float(mark) for (mark,) in connection.execute(CLOCK)), 0.0)
-
-
-def raise_clock_mark(connection: apsw.Connection, now: float) -> None:
-    if now > clock_mark(connection):
-        connection.execute(SET_CLOCK, (repr(now).encode(),))
 
 
 def collect(connection: apsw.Connection, now: float, limit: int) -> Removed:
@@ -246,7 +247,7 @@ def will_name_blob(
 
 
 def get(connection: apsw.Connection, key: bytes, known: Call | None = None) -> Call | None:
-    if known is not None and _one(connection, STANDS, (key, known.version, known.born)):
+    if known is not None and one(connection, STANDS, (key, known.version, known.born)):
         return known
     for row in connection.execute(GET, (key,)):
         return row_to_call(row)
@@ -259,7 +260,7 @@ def get_many(connection: apsw.Connection, keys: Iterable[bytes]) -> list[Call]:
 
 
 def version(connection: apsw.Connection, key: bytes) -> int:
-    return _one(connection, VERSION, (key,)) or 0
+    return one(connection, VERSION, (key,)) or 0
 
 
 def history(connection: apsw.Connection, key: bytes) -> list[Entry]:
@@ -267,7 +268,7 @@ def history(connection: apsw.Connection, key: bytes) -> list[Entry]:
 
 
 def replays(connection: apsw.Connection, key: bytes) -> int:
-    return _one(connection, REPLAYS, (key,)) or 0
+    return one(connection, REPLAYS, (key,)) or 0
 
 
 def in_state(connection: apsw.Connection, state: State, limit: int) -> list[Call]:
@@ -312,35 +313,18 @@ def differing(connection: apsw.Connection, watched: str) -> list[tuple[bytes, in
 def figures(connection: apsw.Connection) -> Figures:
     return Figures(
         by_state={State(state): n for state, n in connection.execute(COUNTS)},
-        oldest_doubt_at=_one(connection, OLDEST_DOUBT, ()),
+        oldest_doubt_at=one(connection, OLDEST_DOUBT, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
         free_bytes=connection.pragma("freelist_count") * connection.pragma("page_size"),
     )
 
 
 def live_calls(connection: apsw.Connection, upstream: str, rule: str, now: float) -> int:
-    number: int = _one(connection, LIVE_CALLS, (upstream, rule, now))
+    number: int = one(connection, LIVE_CALLS, (upstream, rule, now))
     return number
 
 
-def secret(connection: apsw.Connection) -> bytes:
-    value = _one(connection, SECRET, ())
-    assert isinstance(value, bytes)
-    return value
-
-
-def swap_secret(connection: apsw.Connection, old: bytes, new: bytes) -> bytes:
-    connection.execute(SWAP_SECRET, (new, old))
-    return secret(connection)
-
-
-def copied_from(connection: apsw.Connection) -> str | None:
-    """Of what this is a copy that is not finished."""
-    value: bytes | None = _one(connection, COPIED_FROM, ())
-    return None if value is None else value.decode()
-
-
-def _one(connection: apsw.Connection, text: str, bindings: tuple[Any, ...]) -> Any:  # noqa: ANN401 (SQL value)
+def one(connection: apsw.Connection, text: str, bindings: tuple[Any, ...]) -> Any:  # noqa: ANN401 (SQL value)
     for (value,) in connection.execute(text, bindings):
         return value
     return None

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apsw
 
 from proxy.faults import Point, reach
-from proxy.store import run_statements, statements
+from proxy.store import run_statements, spending_statements, statements
 from proxy.store.checkpoints import Checkpoints
 from proxy.store.codec import CALL_COLUMNS
 from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
@@ -92,6 +93,8 @@ class Writer(Worker):
         removed = statements.collect(connection, now, limit)
         if not removed.more and runs_before:
             removed = run_statements.collect_runs(connection, runs_before, limit).after(removed)
+        if spending_statements.collect(connection, now, limit):
+            removed = replace(removed, more=True)
         if removed.done:
             self._stamp.changing()  # as for a swap over a done row
         self._runs_stamp.changing()

@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.cli import main
 from proxy.core import decide
+from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry, Event, State
 from proxy.core.run_record import Serving
 from proxy.front.naming import Named, Namer
@@ -25,7 +26,13 @@ def intent_after_the_send() -> None:
     claims: dict[bytes, tuple[Call, Entry, int]] = {}
 
     async def swap(
-        self: EmbeddedStore, call: Call, entry: Entry, *, expected: int, served: Serving | None = None
+        self: EmbeddedStore,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
     ) -> Swap:
         if call.state is State.PENDING:
             claims[call.key] = (call, entry, expected)

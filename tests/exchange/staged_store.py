@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
@@ -108,12 +109,20 @@ class StagedStore(Surface):
 
     # ---- swaps, and who waits for them ----
 
-    async def swap(self, call: Call, entry: Entry, *, expected: int, served: Serving | None = None) -> Swap:
+    async def swap(
+        self,
+        call: Call,
+        entry: Entry,
+        *,
+        expected: int,
+        served: Serving | None = None,
+        charge: Charge | None = None,
+    ) -> Swap:
         if self.before_swap is not None:
             await self.before_swap(call)
         await asyncio.sleep(0)  # as in a real store, others run meanwhile
         self._check()
-        swapped = await self._beneath.swap(call, entry, expected=expected, served=served)
+        swapped = await self._beneath.swap(call, entry, expected=expected, served=served, charge=charge)
         self.staged_in.moves += 1
         if swapped.won:
             self.staged_in.watchers.row_changed(call.key, call.version)

@@ -199,6 +199,10 @@ def test_addresses_that_cannot_be_called(tmp_path: Path, address: str, message: 
         (["cost: {usd: 1e3}"], "not an amount of money"),
         (["cost: {usd: -1}"], "not an amount of money"),
         (["budget: {calls: 0/1h}"], "allows nothing"),
+        (["budget: {usd: 0.00}", "cost: {usd: 1}"], "allows nothing"),
+        (["budget: {usd: 5.00/0s}", "cost: {usd: 1}"], "allows nothing"),
+        (["budget: {usd: 5.00/1}", "cost: {usd: 1}"], "has no unit"),
+        (["budget: {usd: 5.00}"], "needs 'cost'"),
         (["upstream_key: {body: 'items[].key'}"], "not one field of the body"),
         (
             ["upstream_key: {header: K, mismatch: [409]}", "outcome: {final: [409]}"],

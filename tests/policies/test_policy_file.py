@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.clauses import Approval, Budget, Cost, OnDoubt, OnStale, Probe, Rate, Redact, UpstreamKey
+from proxy.core.clauses import (
+    Allowance,
+    Approval,
+    Budget,
+    Cost,
+    OnDoubt,
+    OnStale,
+    Probe,
+    Rate,
+    Redact,
+    UpstreamKey,
+)
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -263,7 +274,7 @@ def test_what_is_not_supported_yet_is_read_completely() -> None:
     assert keyed.upstream_key == UpstreamKey(
         header="idempotency-key", retention=172800.0, mismatch=frozenset({409})
     )
-    assert keyed.budget == Budget(calls=Rate(100, 3600.0), usd=Decimal("5.00"))
+    assert keyed.budget == Budget(calls=Rate(100, 3600.0), usd=Allowance(Decimal("5.00")))
     assert keyed.cost == Cost(usd=Decimal("0.10"))
     assert probed.probe == Probe(method="GET", target="/probed?ref={body.ref}", found="items[0]", settle=0.0)
     assert probed.approval == Approval(when="amount > `5`")

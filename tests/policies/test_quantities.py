@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.quantities import (
+    parse_allowance,
     parse_duration,
     parse_money,
     parse_rate,
@@ -66,3 +67,12 @@ def test_what_is_shown_reads_back(count: int) -> None:
     """Milliseconds and bytes alike."""
     assert round(parse_duration(show_duration(count / 1000)) * 1000) == count
     assert parse_size(show_size(count)) == count
+
+
+def test_money_for_a_time() -> None:
+    """With and without one; neither side may be nothing."""
+    assert parse_allowance("5.00") == (Decimal(5), None)
+    assert parse_allowance("0.000001/24h") == (Decimal("0.000001"), 86400.0)
+    for text in ("0", "0.00/1h", "5/0s", "5/", "/1h", "5/1h/1h", "5 /1h", "5/1", "-5"):
+        with pytest.raises(ValueError, match=r"\S"):
+            parse_allowance(text)

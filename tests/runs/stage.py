@@ -169,7 +169,8 @@ class Agent:
         )
         shared = None
         if rule.mode is Mode.CACHE or rule.scope is Scope.TENANT:
-            shared = SharedCall(Ask(identity_of(f"tenant {name}"), rule, safe, False, sending))
+            asked = Ask(identity_of(f"tenant {name}"), rule, safe, False, sending, payer=self.run)
+            shared = SharedCall(asked)
         return RunAsk(
             book=book,
             family=family,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from proxy.core.budget import FOR_GOOD, Account, Charge, Meter, Posting
 from proxy.core.intent import Call, Entry, Place, State
 from proxy.core.run_record import End, How, Parent, Run, RunEntry, Serving
 from proxy.store.base import Store
@@ -23,9 +24,11 @@ class Filling:
         self.chance = random.Random(seed)
         self.keys: list[bytes] = []
 
-    async def swap(self, made: tuple[Call, Entry], served: Serving | None = None) -> Call:
+    async def swap(
+        self, made: tuple[Call, Entry], served: Serving | None = None, charge: Charge | None = None
+    ) -> Call:
         call, entry = made
-        swap = await self.store.swap(call, entry, expected=call.version - 1, served=served)
+        swap = await self.store.swap(call, entry, expected=call.version - 1, served=served, charge=charge)
         assert swap.won
         return replace(call, seq=swap.seq) if call.run else call
 
@@ -35,7 +38,18 @@ class Filling:
 
     async def claimed(self, **changes: object) -> Call:
         call, entry = calls.claim(self.store.owner, self.key(), at=NOW + self.chance.random())
-        return await self.swap((replace(call, **changes), entry))  # type: ignore[arg-type]
+        changed = replace(call, **changes)  # type: ignore[arg-type]
+        return await self.swap((changed, entry), charge=self.charge(changed))
+
+    def charge(self, call: Call) -> Charge | None:
+        """Of some calls, by what is counted: a bucket of many, or the one that is for good."""
+        if self.chance.random() < 0.5:
+            return None
+        bucket = round(NOW * 1000) + 60_000 * self.chance.randrange(20)
+        account = Account(call.tenant, call.run, call.upstream, self.chance.choice(["send", "pay"]))
+        counted = Posting(Meter.CALLS, bucket, 1, most=10**6, expires=bucket + 3_600_000)
+        paid = Posting(Meter.USD, FOR_GOOD, self.chance.randrange(10**9), peak=7, most=10**15)
+        return Charge(account, (counted, paid))
 
     async def done(self, call: Call) -> Call:
         return await self.swap(calls.settle(call, self.chance.randbytes(self.chance.randrange(2000))))
@@ -82,7 +96,9 @@ class Filling:
         made = []
         for n in range(steps):
             first, entry = calls.in_run(self.store.owner, name, tenant=tenant, key=self.key(), at=NOW + n)
-            call = await self.swap((first, entry), calls.serving(first, 1, at=NOW + n))
+            call = await self.swap(
+                (first, entry), calls.serving(first, 1, at=NOW + n), charge=self.charge(first)
+            )
             if self.chance.random() < 0.8:
                 call = await self.done(call)
                 served = calls.serving(call, 1)

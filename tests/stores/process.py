@@ -16,6 +16,7 @@ from proxy import faults
 from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.opening import Place, open_store
+from tests.stores import budget_contract as budgets
 from tests.stores import calls
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,27 @@ async def race(store: Store) -> None:
         wins = sum(swap.won for swap in swaps)
         seen = {swap.present.owner for swap in swaps if swap.present}
         say(wins, *seen)
+
+
+async def spend(store: Store) -> None:
+    """For each rule and limit heard: sixteen distinct calls at once out of its budget; say how many won."""
+    while heard := await hear():
+        rule, most = heard.split()
+        taken = budgets.charge(budgets.calls_of(int(most)), of=budgets.account(rule=rule))
+        claims = [store.swap(*calls.claim(store.owner), expected=0, charge=taken) for _ in range(16)]
+        say(sum(swap.won for swap in await asyncio.gather(*claims)))
+
+
+async def spend_and_die(store: Store, point: str, after: str) -> None:
+    """Spend without end, say what was acknowledged, and be killed at a fault point."""
+    faults.arm(faults.Point(point), lambda: os.kill(os.getpid(), signal.SIGKILL), after=int(after))
+
+    async def spends() -> None:
+        taken = budgets.charge(budgets.calls_of(10**6), budgets.money(10**9, 3))
+        while (await store.swap(*calls.claim(store.owner), expected=0, charge=taken)).won:
+            say("won")
+
+    await asyncio.gather(*(spends() for _ in range(8)))
 
 
 async def watch(store: Store) -> None:
@@ -139,6 +161,8 @@ async def fork(store: Store) -> None:
 
 COMMANDS = {
     "race": race,
+    "spend": spend,
+    "spend_and_die": spend_and_die,
     "watch": watch,
     "claim_and_die": claim_and_die,
     "forget": forget,

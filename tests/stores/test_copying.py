@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from proxy.core.budget import Account
 from proxy.core.intent import State
 from proxy.errors import ConfigurationError
 from proxy.store import archive, copying
@@ -151,6 +152,19 @@ async def test_both_stores_say_the_same_of_every_call_and_run(origin: Place, goa
             found = [[call.key for call in await store.in_state(state)] for store in (one, other)]
             assert found[0] == found[1]
         assert (await one.census()).by_state == (await other.census()).by_state
+        held = 0
+        for owner in (
+            ("default", ""),
+            ("Zoë", ""),
+            ("default", "run-0"),
+            ("default", "run-2"),
+            ("Zoë", "run-0"),
+        ):
+            for rule in ("send", "pay"):
+                account = Account(*owner, "mail", rule)
+                assert await one.spent(account) == await other.spent(account)
+                held += len(await one.spent(account))
+        assert held > 10
         for tenant, name in (("default", "run-0"), ("Zoë", "run-0"), ("default", "run-1-fork")):
             assert await one.get_run(tenant, name) == await other.get_run(tenant, name)
             assert await one.run_history(tenant, name) == await other.run_history(tenant, name)
@@ -345,6 +359,7 @@ def change(place: Place, server: PostgresServer | None, text: str, *values: obje
         ("UPDATE semel.runs SET pulse = pulse + 1 WHERE name = 'run-2'", "run run-2"),
         ("DELETE FROM semel.run_events", "run over-0"),
         ("UPDATE semel.exchanges SET at = at + 1", "an exchange of run "),
+        ("UPDATE semel.spending SET amount = amount + 1", "the budget of rule (pay|send) of mail"),
     ],
 )
 async def test_what_is_there_and_differs_is_named_and_kept(
@@ -372,6 +387,7 @@ async def test_what_is_there_and_differs_is_named_and_kept(
     [
         EXTRA_RUN,
         "DELETE FROM semel.marks",
+        "INSERT INTO semel.spending VALUES ('default', '', 'mail', 'extra', 'calls', 1, 1, 0, 2)",
     ],
 )
 async def test_what_the_target_has_beyond_the_origin_is_no_copy(

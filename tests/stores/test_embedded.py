@@ -18,11 +18,12 @@ from proxy.store.database import FILE_NAME
 from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
 from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
+from tests.stores.budget_contract import BudgetContract
 from tests.stores.contract import StoreContract
 from tests.stores.run_contract import RunContract
 
 
-class TestEmbedded(RunContract, StoreContract):
+class TestEmbedded(BudgetContract, RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _directory(self, tmp_path: Path) -> None:
         self.directory = tmp_path / "state"

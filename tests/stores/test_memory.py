@@ -9,11 +9,12 @@ from proxy.store.base import BlobRef, Store
 from proxy.store.memory import MemoryStore, World
 from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
+from tests.stores.budget_contract import BudgetContract
 from tests.stores.contract import StoreContract
 from tests.stores.run_contract import RunContract
 
 
-class TestMemory(RunContract, StoreContract):
+class TestMemory(BudgetContract, RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _world(self) -> None:
         self.world = World()

@@ -13,18 +13,20 @@ import pytest
 
 from proxy.core.intent import State
 from proxy.errors import ConfigurationError, StoreUnavailable
-from proxy.store import postgres_schema
+from proxy.store import postgres_calls, postgres_schema
 from proxy.store.base import BlobLost, BlobRef, Query, Store, Swap
 from proxy.store.heartbeats import Beat
 from proxy.store.postgres import PostgresStore
-from proxy.store.postgres_line import Address
+from proxy.store.postgres_line import Address, Line
 from tests.servers.postgres import PostgresServer, postgres
+from tests.stores import budget_contract as budgets
 from tests.stores import calls
+from tests.stores.budget_contract import BudgetContract
 from tests.stores.contract import AFTER_ALL, StoreContract
 from tests.stores.run_contract import RunContract
 
 
-class TestPostgres(RunContract, StoreContract):
+class TestPostgres(BudgetContract, RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _database(self, postgres_server: PostgresServer, database: str) -> None:
         self.server, self.database = postgres_server, database
@@ -234,6 +236,37 @@ async def test_a_failed_migration_leaves_nothing(
     assert postgres_server.execute("SELECT to_regnamespace('semel')::text", database=database) == [(None,)]
     monkeypatch.undo()
     await (await PostgresStore.open(url)).close()
+
+
+async def test_a_version_1_database_is_migrated_and_has_room_for_budgets(
+    url: str, postgres_server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was claimed before is settled after it; a process of the version before goes on meanwhile."""
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
+    monkeypatch.setattr(postgres_schema, "KNOWN_VERSION", 1)
+    await postgres_schema.move_in(Address(url), lambda *_, **__: None)
+    monkeypatch.undo()
+    old = calls.claim("of the version before")
+    text, values = postgres_calls.swap([postgres_calls.SwapJob(*old, None)])
+    in_its_words = text.replace(", held", "").replace(", ARRAY[]::semel.posting[])", ")")
+    line = Line(Address(url))
+    store = None
+    try:
+        assert await line.ask(in_its_words, values) == [("won", 0)]
+        store = await PostgresStore.open(url)
+        assert await store.get(old[0].key) == old[0]
+        charge = budgets.charge(budgets.calls_of(1))
+        assert (await store.swap(*calls.claim(store.owner), expected=0, charge=charge)).won
+        assert not (await store.swap(*calls.claim(store.owner), expected=0, charge=charge)).won
+        settled = postgres_calls.swap([postgres_calls.SwapJob(*calls.settle(old[0]), None)])[1]
+        assert await line.ask(in_its_words, settled) == [("won", 0)], "the version before, still there"
+        done = await store.get(old[0].key)
+        assert done is not None
+        assert done.state is State.DONE
+    finally:
+        await line.close()
+        if store is not None:
+            await store.close()
 
 
 async def test_commits_are_durable_whatever_the_database_says(

@@ -58,7 +58,7 @@ def _in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             )
     file = tmp_path / "partitioned.sql"
     file.write_text(text)
-    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (str(file),))
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (str(file), *postgres_schema.MIGRATIONS[1:]))
 
 
 @pytest.mark.soak

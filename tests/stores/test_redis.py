@@ -16,6 +16,7 @@ from proxy.store.redis_store import RedisStore, open_redis
 from proxy.store.unnamed import UNTOUCHED
 from tests.servers.valkey import Valkey, valkey
 from tests.stores import calls, contract
+from tests.stores.budget_contract import BudgetContract
 from tests.stores.contract import StoreContract
 from tests.stores.run_contract import RunContract
 
@@ -36,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
         yield server
 
 
-class TestRedis(RunContract, StoreContract):
+class TestRedis(BudgetContract, RunContract, StoreContract):
     @pytest.fixture(autouse=True)
     def _server(self, server: Valkey) -> None:
         self.server = server

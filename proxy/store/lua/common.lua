@@ -11,6 +11,9 @@
 --   steps:RUN    its keys by pulse                 x:RUN, xp:RUN  its exchanges; the same by pulse
 --   runs         by number    active: living ones by last activity    clear: expired, not yet empty
 --   family:NAME  runs of one origin                tenants:NAME  who has a run of this name
+--   m:ACCOUNT    what was taken out of a budget: by `METER BUCKET`, how much, the dearest call, until when
+--   past         accounts and fields, with a line break between, by when they are past     purse:RUN  its accounts
+--   accounts     all of them, by name
 --   n (the last number given), secret, layout, beats (of owners), clock (the latest time that was told)
 local T = KEYS[1]
 local call = redis.call
@@ -73,6 +76,12 @@ local function remove(key, head)
   name_blob(head.answer_blob, -1)
   call('UNLINK', row_of(key), T .. ':e:' .. key)
   call('PUBLISH', T .. ':w:' .. key, '0')
+end
+
+-- An account that holds nothing any more.
+local function forget_account(account)
+  call('UNLINK', T .. ':m:' .. account)
+  call('ZREM', T .. ':accounts', account)
 end
 
 -- One more pulse of a run, and its activity. The run is there.

@@ -12,7 +12,13 @@ for _, run in ipairs(over) do
   call('HINCRBY', name, 'pulse', 1)
   call('ZREM', T .. ':active', run)
   call('SADD', T .. ':clear', run)
-  call('UNLINK', T .. ':x:' .. run, T .. ':xp:' .. run)
+  for _, account in ipairs(call('SMEMBERS', T .. ':purse:' .. run)) do
+    for _, field in ipairs(call('HKEYS', T .. ':m:' .. account)) do
+      call('ZREM', T .. ':past', account .. '\n' .. field)
+    end
+    forget_account(account)
+  end
+  call('UNLINK', T .. ':x:' .. run, T .. ':xp:' .. run, T .. ':purse:' .. run)
 end
 
 for _, run in ipairs(call('SMEMBERS', T .. ':clear')) do

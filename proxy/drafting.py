@@ -1,0 +1,97 @@
+"""A call as it will be claimed: the row, and what it takes out of its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.clock import Clock
+from proxy.core import budget
+from proxy.core.budget import Charge
+from proxy.core.clauses import UpstreamKey
+from proxy.core.doubt import place_of
+from proxy.core.intent import Call, State
+from proxy.core.terms import Terms
+from proxy.intended import Intent
+from proxy.keys import mint
+from proxy.store.base import Store
+from proxy.store.codec import Codec
+
+
+class Drafts:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        codec: Codec,
+        clock: Clock,
+        inline_body: int,
+        mint: Callable[[UpstreamKey], str] = mint,
+    ) -> None:
+        self._store = store
+        self._codec = codec
+        self._clock = clock
+        self._inline_body = inline_body
+        self._mint = mint
+
+    async def charge(self, intent: Intent) -> Charge | None:
+        """What the claim reserves; None: its rule has no budget, or another call is charged for it."""
+        rule = intent.rule
+        if rule.budget is None or intent.free:
+            return None
+        run = intent.payer if intent.place is None else intent.place.run
+        account = budget.account_of(rule, tenant=intent.tenant, run=run, upstream=intent.upstream)
+        spent = await self._store.spent(account) if budget.needs_history(rule) else ()
+        return budget.reservation(rule, account, self._clock.now(), spent)
+
+    async def fresh(self, intent: Intent, charge: Charge | None = None) -> Call:
+        now = self._clock.now()
+        blob, inline = "", b""
+        body = intent.recorded_body
+        if body is not None:
+            if body.size > self._inline_body:
+                blob = (await self._store.put_blob(body.chunks())).digest
+            else:
+                inline = body.whole()
+        place = intent.place
+        return Call(
+            run="" if place is None else place.run,
+            attempt="" if place is None else place.attempt,
+            in_run=None if place is None else place.in_run,
+            key=intent.identity.key,
+            fingerprint=intent.identity.fingerprint,
+            named_by=intent.identity.named_by,
+            tenant=intent.tenant,
+            occurrence=intent.occurrence,
+            upstream=intent.upstream,
+            rule=intent.rule.name,
+            tool=intent.tool,
+            safe=intent.safe,
+            state=State.PENDING,
+            version=1,
+            fence=1,
+            owner=self._store.owner,
+            born=now,
+            created_at=now,
+            sent_at=now,
+            sends=1,
+            request=self._codec.seal_request(intent.stored(inline)),
+            request_blob=blob,
+            terms=self._terms(intent, charge, now),
+        )
+
+    def _terms(self, intent: Intent, charge: Charge | None, now: float) -> Terms | None:
+        """A claim is made only of what a person has permitted, where one has to."""
+        key, reserved = intent.key, budget.remembered(charge, intent.rule)
+        if key is None and not intent.bound_to:
+            return None if reserved is None else Terms(reserved=reserved)
+        permission = intent.permission
+        if key is None:
+            return Terms(bound_to=permission, granted=True, reserved=reserved)
+        return Terms(
+            key=self._mint(key),
+            place=place_of(key),
+            keyed_at=now,
+            bound_to=permission,
+            granted=bool(permission),
+            reserved=reserved,
+        )

@@ -1,7 +1,8 @@
 """The embedded store: a SQLite ledger, blobs as files, a cache for what may be lost, all in one directory.
 
 Several processes may share the directory. This file only puts the parts together: writer.py commits,
-reader.py reads and watches, owners.py knows who lives; embedded_runs.py is the part about runs.
+reader.py reads and watches, owners.py knows who lives; embedded_runs.py is the part about runs,
+embedded_collecting.py what removes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +20,10 @@ from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
-from proxy.faults import Point, reach
 from proxy.store import meta_statements, run_statements, spending_statements, statements
 from proxy.store.base import (
     BlobRef,
     Census,
-    Collected,
     Orphans,
     Page,
     Query,
@@ -35,12 +33,13 @@ from proxy.store.base import (
 )
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
+from proxy.store.embedded_collecting import EmbeddedCollecting
 from proxy.store.embedded_runs import EmbeddedRuns
 from proxy.store.premises import Premises, move_in
 from proxy.store.reader import Reader
 from proxy.store.scrubbing import scrub
 from proxy.store.shared_cache import SharedCache
-from proxy.store.unnamed import Found, Unnamed
+from proxy.store.unnamed import Unnamed
 from proxy.store.watchers import Watchers
 from proxy.store.writer import Writer
 
@@ -49,12 +48,11 @@ CACHE_LIMIT = 1024 * 1024 * 1024
 MARKS_AFTER = 0.5
 # The time is written down once in so many seconds, not at every look.
 CLOCK_STEP = 60.0
-NO_RUNS: frozenset[tuple[str, str]] = frozenset()
 
 T = TypeVar("T")
 
 
-class EmbeddedStore(EmbeddedRuns):
+class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
     name = "embedded"
 
     def __init__(self, premises: Premises, *, cache_limit: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -251,42 +249,6 @@ class EmbeddedStore(EmbeddedRuns):
             raise unavailable(error) from error
         finally:
             close_quietly(connection)
-
-    async def collect(
-        self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
-    ) -> Collected:
-        if dry_run:
-            return await self._apart(self._count_collectable, now, runs_before)
-        async with self._collecting:
-            removed: statements.Removed = await self._writer.collect(now, limit, runs_before)
-            reach(Point.CALLS_COLLECTED)
-            # Blobs come when no call is left to go: a round over them then meets what those have named.
-            found = Found(files=0, bytes=0)
-            if not removed.more:
-                found = await self._apart(
-                    lambda reading: self._unnamed.remove(limit, partial(statements.names_blob, reading))
-                )
-        self._blobs.shrunk(found.bytes)
-        return Collected(
-            calls=len(removed.keys),
-            blobs=found.files,
-            bytes=removed.bytes + found.bytes,
-            more=removed.more or found.more,
-            runs=removed.runs,
-        )
-
-    def _count_collectable(self, connection: apsw.Connection, now: float, runs_before: float) -> Collected:
-        alone, size = statements.expired_in_all(connection, now)
-        ending, over = run_statements.over_in_all(connection, runs_before) if runs_before else (0, NO_RUNS)
-        in_runs, size_in_runs = run_statements.calls_of(connection, over)
-        found = self._unnamed.count(partial(statements.will_name_blob, connection, now, over))
-        return Collected(
-            calls=alone + in_runs,
-            blobs=found.files,
-            bytes=size + size_in_runs + found.bytes,
-            more=False,
-            runs=ending,
-        )
 
     async def put_blob(self, chunks: Iterable[bytes]) -> BlobRef:
         return await self._blobs.put(chunks)

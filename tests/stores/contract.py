@@ -723,9 +723,8 @@ class StoreContract:
             content = b"%d" % n * 100_000
             await self.age(await store.put_blob([content]))
             settling = asyncio.create_task(settle(content))
-            await asyncio.gather(settling, *(at.collect(AFTER_ALL) for at in (store, other)))
-            while (await other.collect(AFTER_ALL)).more:
-                pass
+            while not settling.done():
+                await asyncio.gather(*(at.collect(AFTER_ALL) for at in (store, other)))
             await self._present(other, settling.result())
 
     async def test_who_has_begun_to_read_a_blob_reads_it_to_its_end(self, store: Store, other: Store) -> None:

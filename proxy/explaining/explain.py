@@ -94,11 +94,11 @@ async def explain(
         rule = named.match.rule
         assumed = [*_taken_run(question, asking, liked), *told_taken_over(before, request, rule)]
         like["assumed"] = [*assumed, *like["assumed"]]
-    happens = await _now(named, asking.said, store, settings) if in_run is None else in_run.fate.happens
-    happens = await within_budget(happens, request, named, asking.speaker.run, store)
     named, request = _as_occurrence(named, request, in_run)
     if liked is not None and like is not None and like["same"]:
         named = _named_like(named, liked.call)
+    happens = await _now(named, asking.said, store, settings) if in_run is None else in_run.fate.happens
+    happens = await within_budget(happens, request, named, asking.speaker.run, store)
     explained = Explained(
         request=request,
         named=named,

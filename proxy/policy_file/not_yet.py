@@ -11,7 +11,6 @@ POLICIES = frozenset(
         ("upstream", "protocol"),
         ("match", "tool"),
         ("rule", "budget"),
-        ("rule", "shadow"),
     }
 )
 

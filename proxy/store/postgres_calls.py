@@ -71,7 +71,8 @@ COUNTS = "SELECT state, sum(n)::bigint FROM semel.counts GROUP BY state"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM semel.calls WHERE state = 'in_doubt'"
 BYTES_USED = (
     "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class "
-    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r'"
+    "WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'semel.calls'::regclass) "
+    "AND relkind = 'r'"
 )
 _EXPIRED = (
     "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL AND run = '' AND expires_at < $1"

@@ -243,7 +243,7 @@ class Handler:
 
         async def name(books: RunBooks) -> Named:
             named = await understand(asked, self._namer, await enter_run(asked, books))
-            return named.served(), named.ask
+            return Named(named.served(), named.ask, named.sending)
 
         beside = self._shadow.begin(incoming.served(), name, 0 if asked.body is None else asked.body.size)
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)

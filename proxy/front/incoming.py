@@ -76,6 +76,7 @@ class Incoming(NamedTuple):
         """As it is told, but for what becomes of it."""
         rule, sending = self.match.rule, self.sending
         return Served(
+            status="refused",
             upstream=self.upstream.name,
             rule=rule.name,
             mode=rule.mode.value,

@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from proxy.asking import Ask, Delivery, Live, Replayed, Unrecorded
+from proxy.asking import Ask, Delivery, Labels, Live, Replayed, Sendable, Unrecorded
 from proxy.core.policy import Rule
 from proxy.errors import ConfigurationError, Refusal, StoreUnavailable
 from proxy.observe import Observer, Served
@@ -36,7 +36,15 @@ PATIENCE = 2.0
 # For a tape that nobody will play.
 NOTHING = CaptureLimits(kept=0, memory=0)
 
-Named: TypeAlias = tuple[Served, Ask | RunAsk | None]  # as it will be told, and what is asked: None passes
+
+class Named(NamedTuple):
+    """A call as it will be told, and what is asked: None for what passes without a record."""
+
+    told: Served
+    ask: Ask | RunAsk | None
+    sending: Sendable
+
+
 Name: TypeAlias = Callable[[RunBooks], Awaitable[Named]]
 
 
@@ -134,13 +142,18 @@ class Shadow:
     async def _would(self, call: Served, name: Name, turn: Turn, beside: Beside) -> Served:
         try:
             works = await self._record.works()
-            call, ask = await name(works.books)
-            self._turns.name(turn, _lanes(ask))
+            named = await name(works.books)
+            self._turns.name(turn, _lanes(named.ask))
             if await self._turns.wait(turn):
-                call, ask = await name(works.books)  # its run is another by now
-            return call._replace(status="passed") if ask is None else await _asked(works, call, ask, beside)
+                named = await name(works.books)  # its run is another by now
+            call, ask, sending = named
+            if ask is None:
+                return await _passed(works, call, sending)
+            return await _asked(works, call, ask, beside)
         except StoreUnavailable:
             raise
+        except CutOff:
+            return call  # the caller would have seen a break, and no word
         except Refusal as refusal:
             problem, said = problem_of(refusal), refusal.members.get("call") or ""
             return call._replace(status="refused", code=problem.status, problem=problem.name, call=str(said))
@@ -156,8 +169,16 @@ class Shadow:
         await self._record.close()
 
 
+async def _passed(works: Works, call: Served, sending: Sendable) -> Served:
+    """Raises what the caller would have been refused with, here and below."""
+    labels = Labels(call.upstream, call.rule)
+    live = await works.exchange.forward(sending.outgoing(), labels, safe=call.safe)
+    call = call._replace(status="passed", code=live.flight.capture.status)
+    await _to_its_end(live)
+    return call
+
+
 async def _asked(works: Works, call: Served, ask: Ask | RunAsk, beside: Beside) -> Served:
-    """Raises what the caller would have been refused with."""
     reply = await _ask(works, ask)
     if isinstance(reply, Unrecorded):
         raise StoreUnavailable("the shadow's record could not be written")

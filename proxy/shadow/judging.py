@@ -90,6 +90,11 @@ class Shadow:
     def under_way(self) -> int:
         return len(self._judging)
 
+    @property
+    def works(self) -> Works | None:
+        """None while there is no record."""
+        return self._record.opened
+
     def passed(self, call: Served) -> None:
         """What is not recorded in earnest either."""
         self._observer.served(call._replace(status="passed"))

@@ -43,6 +43,13 @@ class Record:
         self._failed_at = 0.0
         self._chores: list[asyncio.Task[None]] = []
 
+    @property
+    def opened(self) -> Works | None:
+        opening = self._opening
+        return (
+            None if opening is None or not opening.done() or self._has_failed(opening) else opening.result()
+        )
+
     async def works(self) -> Works:
         """Raises whatever keeps it from being opened."""
         if self._opening is None or self._may_try_again(self._opening):
@@ -50,8 +57,10 @@ class Record:
         return await asyncio.shield(self._opening)
 
     def _may_try_again(self, opening: asyncio.Task[Works]) -> bool:
-        failed = opening.done() and (opening.cancelled() or opening.exception() is not None)
-        return failed and self._clock.monotonic() - self._failed_at > RETRY_AFTER
+        return self._has_failed(opening) and self._clock.monotonic() - self._failed_at > RETRY_AFTER
+
+    def _has_failed(self, opening: asyncio.Task[Works]) -> bool:
+        return opening.done() and (opening.cancelled() or opening.exception() is not None)
 
     async def _open(self) -> Works:
         try:

@@ -12,11 +12,12 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from proxy.app import App
+from proxy.flying import Flights
 from proxy.settings import Role, Token
 from proxy.tokens import digest
 from tests.inside import call, until
@@ -124,6 +125,7 @@ def drawn(seed: int, steps: int) -> list[list[Asked]]:
 class Upstream:
     port: int = 0
     started: int = 0
+    gate: asyncio.Event = field(default_factory=asyncio.Event)  # slow answers wait for it
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,7 +150,7 @@ class Upstream:
             query = dict(part.split(b"=") for part in target.partition(b"?")[2].split(b"&") if part)
             said = {name.decode(): int(value) for name, value in query.items()}
         if said.get("slow"):
-            await asyncio.sleep(0.05)  # the overlapping ones are sent meanwhile
+            await self.gate.wait()
         if said.get("status") == RESET:
             reset_on_close(writer.get_extra_info("socket"))
             writer.transport.abort()
@@ -175,16 +177,48 @@ async def upstream() -> AsyncIterator[Upstream]:
         await until(lambda: not one.writers)
 
 
-async def play(app: App, at: Upstream, steps: Sequence[Sequence[Asked]]) -> None:
+async def play(app: App, at: Upstream, steps: Sequence[Sequence[Asked]], *, shadow: bool) -> None:
     """As a client would: a step is over when its answers are here, and the next follows at once."""
-    port = app.address.port
-    for first, *others in steps:
-        before = at.started
-        leading = asyncio.create_task(first(port))
-        if others:
-            await until(lambda: leading.done() or at.started > before)  # noqa: B023 (awaited at once)
-        await asyncio.gather(leading, *(other(port) for other in others))
+    for step in steps:
+        await _overlapping(app, at, step, shadow)
     await until(lambda: not app.shadow.under_way, within=60)
+
+
+async def _overlapping(app: App, at: Upstream, step: Sequence[Asked], shadow: bool) -> None:
+    """The upstream answers when all of them have come to rest: or it would be chance who joins whom."""
+    at.gate.clear()
+    before, asks = at.started, []
+    for one in step:
+        asks.append(asyncio.create_task(one(app.address.port)))
+        await until(lambda: asks[0].done() or at.started > before)
+
+    def has_come_to_rest() -> bool:
+        over = sum(ask.done() for ask in asks)
+        if shadow:
+            works = app.shadow.works
+            judged = len(step) - app.shadow.under_way
+            arrived = at.started - before + over >= len(step)
+            return works is not None and arrived and judged + _waiting(works.flights, step[0]) >= len(step)
+        passed = at.started - before if (step[0].path, step[0].run) == ("read", "") else 0
+        return over + passed + _waiting(app.flights, step[0]) >= len(step)
+
+    if step[0].slow:
+        with suppress(TimeoutError):
+            await until(has_come_to_rest, within=1)
+    at.gate.set()
+    await asyncio.gather(*asks)
+
+
+def _waiting(flights: Flights, asked: Asked) -> int:
+    """How many callers wait. In a run, what is shared is a flight of its own, with callers of its own."""
+    by_key = flights.by_key.values()
+    if asked.run and asked.path == "items":
+        return sum(flight.callers for flight in by_key) // 2
+    return (
+        max((flight.callers for flight in by_key), default=0)
+        if asked.run and asked.path == "shared"
+        else (sum(flight.callers for flight in by_key))
+    )
 
 
 async def figures(app: App) -> dict[str, Counter[tuple[str, ...]]]:

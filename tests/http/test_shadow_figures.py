@@ -1,4 +1,4 @@
-"""What shadow mode says would have happened is what happens: the same requests once in earnest, once looked on."""
+"""What shadow mode says would have happened is what happens: the same requests in earnest, and looked on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_the_figures_are_those_of_semel_in_earnest(
                 rules = policy(origin.port, shadow=shadow)
                 store = {} if n == 0 else {"store": "memory"}
                 async with semel(where, rules, tokens=TOKENS, settings=store) as app:
-                    await play(app, origin, steps)
+                    await play(app, origin, steps, shadow=shadow)
                     found[shadow] = await figures(app)
                     if shadow:
                         assert origin.started == sum(map(len, steps)), "each goes out as it came"

@@ -45,11 +45,14 @@ class Tape:
         """What is too long for a record is too long here: beyond the limit only its length counts."""
         if self._size + len(chunk) <= self._limit and self._spool.size == self._size:
             try:
-                self._spool.append(chunk)
+                self._keep(chunk)
             except OSError:  # no room: nobody can know what a record would hold
                 self.useless = True
         self._size += len(chunk)
         self._wake()
+
+    def _keep(self, chunk: bytes) -> None:
+        self._spool.append(chunk)
 
     def ended(self, result: Result) -> None:
         self._result = result

@@ -185,40 +185,36 @@ async def play(app: App, at: Upstream, steps: Sequence[Sequence[Asked]], *, shad
 
 
 async def _overlapping(app: App, at: Upstream, step: Sequence[Asked], shadow: bool) -> None:
-    """The upstream answers when all of them have come to rest: or it would be chance who joins whom."""
+    """Each is sent when those before it have come to rest, and the upstream answers when all have: or chance
+    would say who joins whom."""
     at.gate.clear()
-    before, asks = at.started, []
+    first, before = step[0], at.started
+    asks: list[asyncio.Task[None]] = []
+
+    def are_at_rest() -> bool:
+        over, arrived = sum(ask.done() for ask in asks), at.started - before
+        if not shadow:
+            passed = arrived if (first.path, first.run) == ("read", "") else 0
+            return over + passed + _waiting(app.flights, first) >= len(asks)
+        works, judged = app.shadow.works, len(asks) - app.shadow.under_way
+        all_out = over + arrived >= len(asks)
+        return all_out and works is not None and judged + _waiting(works.flights, first) >= len(asks)
+
     for one in step:
         asks.append(asyncio.create_task(one(app.address.port)))
-        await until(lambda: asks[0].done() or at.started > before)
-
-    def has_come_to_rest() -> bool:
-        over = sum(ask.done() for ask in asks)
-        if shadow:
-            works = app.shadow.works
-            judged = len(step) - app.shadow.under_way
-            arrived = at.started - before + over >= len(step)
-            return works is not None and arrived and judged + _waiting(works.flights, step[0]) >= len(step)
-        passed = at.started - before if (step[0].path, step[0].run) == ("read", "") else 0
-        return over + passed + _waiting(app.flights, step[0]) >= len(step)
-
-    if step[0].slow:
-        with suppress(TimeoutError):
-            await until(has_come_to_rest, within=1)
+        if first.slow:
+            with suppress(TimeoutError):
+                await until(are_at_rest, within=1)
     at.gate.set()
     await asyncio.gather(*asks)
 
 
 def _waiting(flights: Flights, asked: Asked) -> int:
     """How many callers wait. In a run, what is shared is a flight of its own, with callers of its own."""
-    by_key = flights.by_key.values()
-    if asked.run and asked.path == "items":
-        return sum(flight.callers for flight in by_key) // 2
-    return (
-        max((flight.callers for flight in by_key), default=0)
-        if asked.run and asked.path == "shared"
-        else (sum(flight.callers for flight in by_key))
-    )
+    callers = [flight.callers for flight in flights.by_key.values()]
+    if not asked.run or asked.path not in ("items", "shared"):
+        return sum(callers)
+    return sum(callers) // 2 if asked.path == "items" else max(callers, default=0)
 
 
 async def figures(app: App) -> dict[str, Counter[tuple[str, ...]]]:

@@ -17,6 +17,8 @@ from proxy.upstream.base import Headers, Lost, NotSent, Outgoing, Result, Sink
 
 ON_AIR: ContextVar[Tape] = ContextVar("the tape of the request that is judged")
 
+UNKNOWN = "what the upstream said could not be kept"
+
 
 class Tape:
     """`over` is told when nothing more will come. `useless`: it cannot be known any more what came."""
@@ -68,8 +70,8 @@ class Tape:
             sink.head(self._status, self._headers)
         told = 0
         while True:
-            if self.useless:
-                return Lost("what the upstream said could not be kept")
+            if self.useless:  # as if it had never been: nothing shall be held for it
+                return Lost(UNKNOWN) if told else NotSent(UNKNOWN)
             if told < self._size:
                 part = self._read(told)
                 await sink.data(part)

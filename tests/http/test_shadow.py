@@ -25,6 +25,7 @@ from tests.origin import READ_ALL, Close, HalfClose, Origin, ReadHead, Reset, Sc
 
 HOP_BY_HOP = (b"connection", b"keep-alive", b"transfer-encoding", b"host", b"expect")
 GZIPPED = gzip.compress(b"packed " * 100)
+HIDDEN = "with a secret"
 EVENTS = b"data: one\n\ndata: two\n\ndata: [DONE]\n\n"
 
 
@@ -279,12 +280,12 @@ async def test_the_credential_that_semel_holds_is_still_added(
 # ---- a broken shadow ----
 
 
-async def _no_store(*_: object) -> object:
+async def _no_store(*_: object, **__: object) -> object:
     raise StoreUnavailable("no store today")
 
 
 async def _defect(*_: object, **__: object) -> object:
-    raise RuntimeError("with a secret in its words")
+    raise RuntimeError(HIDDEN)
 
 
 def _full(*_: object) -> None:
@@ -337,7 +338,7 @@ async def test_a_broken_shadow_leaves_traffic_alone_and_is_counted(
     said = log.getvalue()
     assert said.count('"event":"shadow-trouble"') == 1, said
     assert "hush" not in said
-    assert "with a secret" not in said
+    assert HIDDEN not in said
 
 
 async def test_it_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

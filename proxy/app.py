@@ -17,9 +17,7 @@ from proxy.admin.sessions import Sessions
 from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
 from proxy.core.redaction import Veiling
-from proxy.doubts import Doubts
 from proxy.errors import ConfigurationError, StoreUnavailable
-from proxy.exchange import Exchange
 from proxy.flying import Flights
 from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
@@ -39,10 +37,12 @@ from proxy.notifying.making import make_hook
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
 from proxy.reload import PolicyWatch, Reloads
-from proxy.runs.asking import RunAsking
-from proxy.runs.books import RunBooks
 from proxy.settings import Address, Encryption, Settings
 from proxy.settings_schema import Private
+from proxy.shadow.counting import ShadowObserver
+from proxy.shadow.judging import Shadow
+from proxy.shadow.record import Record
+from proxy.shadow.tape import Echo, NobodyAsked
 from proxy.siblings import Place, Siblings
 from proxy.store import opening
 from proxy.store.base import Store
@@ -51,6 +51,7 @@ from proxy.store.keyring import FileKeys, GivenKeys, Keys
 from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
+from proxy.wiring import wire
 
 # How long a shutdown lets calls finish before it stops and marks them.
 DRAIN_PATIENCE = 30.0
@@ -67,6 +68,7 @@ class App:
     watch: PolicyWatch
     observer: Observer
     recovered: int
+    shadow: Shadow
     _server: asyncio.Server
     _listener: Listener
     _upstream: HttpUpstream
@@ -99,7 +101,7 @@ class App:
 
     @classmethod
     async def _start_on(cls, store: Store, settings: Settings, log: LogObserver, place: Place | None) -> App:
-        clock, limits = SystemClock(), settings.limits
+        clock, limits, codec = SystemClock(), settings.limits, Codec()
         # Working space belongs beside the ledger: the same disk, the same user's alone.
         spool = settings.state if settings.store == "embedded" else None
         metrics = MetricsObserver(store=store.name)
@@ -128,37 +130,33 @@ class App:
             operators=settings.has_operators,
             encrypted=settings.is_encrypted,
         )
-        codec = Codec()
-        ledger = Ledger(
-            store=store, codec=codec, clock=clock, observer=observer, inline_body=limits.inline_body
+        aside = Aside()
+        captures = CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool)
+        put_together = partial(
+            wire,
+            codec=codec,
+            clock=clock,
+            limits=captures,
+            inline_body=limits.inline_body,
+            price=partial(price_aside, aside),
+            runs=settings.runs,
         )
+        works = put_together(store, observer=observer, upstream=upstream, asked=upstream)
+        ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
-        aside = Aside()
-        flights = Flights(
-            store=store,
-            ledger=ledger,
-            upstream=upstream,
-            clock=clock,
-            observer=observer,
-            limits=CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool),
-            codec=codec,
-            price=partial(price_aside, aside),
-        )
-        doubts = Doubts(
-            store=store, ledger=ledger, codec=codec, upstream=upstream, clock=clock, observer=observer
-        )
-        exchange = Exchange(store=store, ledger=ledger, flights=flights, doubts=doubts, clock=clock)
-        books = RunBooks(store=store, clock=clock, observer=observer, retention=settings.runs.retention)
-        runs = RunAsking(
-            store=store,
-            ledger=ledger,
-            flights=flights,
-            exchange=exchange,
-            books=books,
-            clock=clock,
-            observer=observer,
-            on_divergence=settings.runs.on_divergence,
+        looking_on = ShadowObserver(metrics.shadowed, log.noted)
+        shadow = Shadow(
+            record=Record(
+                open_store=partial(opening.open_store, place_of(settings, note=looking_on.noted).beside()),
+                wire=partial(put_together, observer=looking_on, upstream=Echo(), asked=NobodyAsked()),
+                observer=looking_on,
+                clock=clock,
+                collect_every=settings.gc.every,
+                retention=settings.runs.retention,
+            ),
+            observer=looking_on,
+            limits=captures,
         )
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         lifetimes = lifetimes_in(lambda: watch.current)
@@ -171,15 +169,16 @@ class App:
             segments=segments,
             retention=settings.runs.retention,
             decided=books.changed_beside,
-            probe=probes_in(lambda: watch.current, doubts),
+            probe=probes_in(lambda: watch.current, works.doubts),
             ways=ways_in(lambda: watch.current),
         )
         tokens = None if settings.auth is None else settings.auth.tokens
         door = Door(tokens)
         handler = Handler(
-            exchange=exchange,
-            runs=runs,
+            exchange=works.exchange,
+            runs=works.runs,
             books=books,
+            shadow=shadow,
             policies=lambda: watch.current,
             veiling=Veiling(store.secret, settings.is_encrypted),
             observer=observer,
@@ -242,13 +241,14 @@ class App:
         return cls(
             address=Address(listen.host, port),
             store=store,
-            flights=flights,
+            flights=works.flights,
             watch=watch,
             observer=observer,
             recovered=recovered,
             _server=server,
             _listener=listener,
             _upstream=upstream,
+            shadow=shadow,
             _aside=aside,
             _log=log,
             _reloads=reloads,
@@ -277,6 +277,7 @@ class App:
             partial(self._listener.shutdown, timeout=1.0),
             *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
+            self.shadow.stop,
             self._upstream.close,
             self.store.close,
         )

@@ -12,7 +12,7 @@ from proxy.core.intent import Call
 from proxy.core.policy import Rule
 from proxy.flight import Flight
 from proxy.intended import Intent, RunPlace
-from proxy.stream import Reader
+from proxy.stream import Phase, Reader
 from proxy.upstream.base import Outgoing, Result
 
 
@@ -84,6 +84,10 @@ class Replayed(NamedTuple):
     answer: Produced
     delivery: Delivery | None = None
 
+    @property
+    def size(self) -> int | None:
+        return None if self.call.answer is None else self.call.answer.size
+
 
 @dataclass(frozen=True, slots=True)
 class Live:
@@ -93,6 +97,18 @@ class Live:
     reader: Reader
     joined: bool
     delivery: Delivery | None = None
+
+    @property
+    def how(self) -> str:
+        if self.joined:
+            return "joined"
+        return "replayed" if self.flight.from_record else "executed"
+
+    @property
+    def size(self) -> int | None:
+        """Of the whole; None: it is not known yet."""
+        capture = self.flight.capture
+        return capture.received if capture.phase is Phase.SEALED else None
 
     def leave(self) -> None:
         self.reader.close()

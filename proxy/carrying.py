@@ -26,12 +26,14 @@ from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
 from proxy.outgoing import with_key
 from proxy.store.base import Store
-from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, UpstreamClient
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Tap, UpstreamClient
 
 # A failed connect is tried once more after a moment: a restarting upstream is often back by then.
 RECONNECT_PAUSE = 0.1
 # Before each resend under an upstream key: what hinders an upstream is often over soon.
 RESEND_PAUSES = (0.25, 1.0, 3.0)
+# What is said of a send whose end nobody saw.
+LEFT: Result = Lost("semel ended before the answer did")
 
 
 class Carrier:
@@ -110,6 +112,19 @@ class Carrier:
         claimed before."""
         return self._store.owner == owner and self._store.owns()
 
+    async def send_once(self, flight: Flight, outgoing: Outgoing, labels: Labels, tap: Tap) -> Result:
+        """As if nobody stood between: what fails has failed, and `tap` hears all of it."""
+        began, result = self._clock.monotonic(), LEFT
+
+        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
+            return self.upstream.send(outgoing, tap.onto(flight.capture), may_send)
+
+        try:
+            result = await flight.interruptible(send, lambda: True)
+        finally:
+            tap.ended(result)
+        return self._sent(flight, labels, result, began)
+
     async def send(
         self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool, owner: str = ""
     ) -> Result:
@@ -131,8 +146,11 @@ class Carrier:
             if isinstance(result, NotSent):
                 await self._clock.sleep(RECONNECT_PAUSE)
             result = await flight.interruptible(send, owns)
+        return self._sent(flight, labels, result, began)
+
+    def _sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:
         if isinstance(result, Answered):
-            capture.complete()
+            flight.capture.complete()
         self._observer.sent(
             Sent(
                 upstream=labels.upstream,

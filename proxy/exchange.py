@@ -20,7 +20,7 @@ from proxy.flying import Flights
 from proxy.ledger import Ledger
 from proxy.refusals import awaiting, collision, conflict, denied, in_progress, stale, unavailable
 from proxy.store.base import Store
-from proxy.upstream.base import Outgoing
+from proxy.upstream.base import Outgoing, Tap
 
 # How soon somebody who waits for another process notices that it has died.
 OWNER_CHECK = 0.5
@@ -89,9 +89,12 @@ class Exchange:
             raise in_progress(identity.id)
         return await self._flights.board(self._flights.take_off(ask, over), joined=False)
 
-    async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
-        """Without a record: parts go through as they come, and the send ends when its caller leaves."""
-        return await self._flights.forward(outgoing, labels, safe=safe)
+    async def forward(
+        self, outgoing: Outgoing, labels: Labels, *, safe: bool, tap: Tap | None = None
+    ) -> Live:
+        """Without a record: parts go through as they come, and the send ends when its caller leaves. With a
+        `tap` as if nobody stood between: sent once whatever comes of it, and a break is handed on as one."""
+        return await self._flights.forward(outgoing, labels, safe=safe, tap=tap)
 
     async def stand_by(self, decision: core.Decision, patience: Patience) -> None:
         """Somebody else has the call: wait for a change, or say why it is held."""

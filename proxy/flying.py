@@ -39,7 +39,7 @@ from proxy.refusals import collision, conflict, in_doubt, in_progress
 from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.stream import Capture, CaptureLimits, CutOff
-from proxy.upstream.base import Answered, Lost, Outgoing, UpstreamClient
+from proxy.upstream.base import Answered, Lost, Outgoing, Tap, UpstreamClient
 
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
@@ -144,14 +144,18 @@ class Flights:
             told = "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__
         self._observer.noted("defect", error=scrubbed(told, hidden._replace(anything=False)))
 
-    async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool) -> Live:
-        """Without a record: parts go through as they come, and the send ends when its caller leaves."""
+    async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool, tap: Tap | None) -> Live:
         flight = Flight(Capture(limit=0, hold_end=False), cancels=True)
-        self._start(flight, self._pass_through(flight, outgoing, labels, safe=safe))
+        self._start(flight, self._pass_through(flight, outgoing, labels, safe, tap))
         return await self.board(flight, joined=False)
 
-    async def _pass_through(self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool) -> None:
-        result = await self.carrier.send(flight, outgoing, labels, safe=safe)
+    async def _pass_through(
+        self, flight: Flight, outgoing: Outgoing, labels: Labels, safe: bool, tap: Tap | None
+    ) -> None:
+        if tap is None:
+            result = await self.carrier.send(flight, outgoing, labels, safe=safe)
+        else:
+            result, safe = await self.carrier.send_once(flight, outgoing, labels, tap), False
         if isinstance(result, Answered):
             flight.capture.seal(stored=False)
         else:

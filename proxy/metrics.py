@@ -132,6 +132,25 @@ class MetricsObserver(Deaf):
             "result",
         )
         self._reloads = _Counter("semel_policy_reloads", "Policy reloads", "result")
+        self._would = _Counter(
+            "semel_shadow_calls",
+            "Calls that were only looked on at, by what semel would have done",
+            "upstream",
+            "rule",
+            "would",
+        )
+        self._would_problems = _Counter(
+            "semel_shadow_problems", "What semel would have answered itself", "type"
+        )
+        self._would_prevent = _Counter(
+            "semel_shadow_duplicates_prevented",
+            "Calls with effects that would have been answered without a second send",
+            "upstream",
+            "rule",
+        )
+        self._would_save = _Counter(
+            "semel_shadow_saved_usd", "What answers that would have been given again cost", "upstream", "rule"
+        )
         self._call_seconds = _Histogram(
             "semel_call_seconds",
             "From the request's head to the reply's end",
@@ -159,6 +178,10 @@ class MetricsObserver(Deaf):
             self._collected_bytes,
             self._reloads,
             self._notifications,
+            self._would,
+            self._would_problems,
+            self._would_prevent,
+            self._would_save,
         )
         self._histograms = (self._call_seconds, self._upstream_seconds, self._store_seconds)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -167,15 +190,14 @@ class MetricsObserver(Deaf):
     def served(self, told: Served) -> None:
         self._calls.values[told.upstream, told.rule, told.mode, told.status] += 1
         self._call_seconds.observe((told.upstream, told.status), told.seconds)
-        if told.status in _PREVENTED and not told.safe:
-            self._prevented.values[told.upstream, told.rule] += 1
-        if told.cost_usd > 0:
-            if told.status in _PREVENTED:
-                self._saved.values[told.upstream, told.rule] += told.cost_usd
-            elif told.status == "executed":
-                self._spent.values[told.upstream, told.rule] += told.cost_usd
-        if told.problem:
-            self._problems.values[(told.problem,)] += 1
+        if told.cost_usd > 0 and told.status == "executed":
+            self._spent.values[told.upstream, told.rule] += told.cost_usd
+        _count(told, self._prevented, self._saved, self._problems)
+
+    def shadowed(self, told: Served, would: str) -> None:
+        """What was only looked on at, by the same measure."""
+        self._would.values[told.upstream, told.rule, would] += 1
+        _count(told, self._would_prevent, self._would_save, self._would_problems)
 
     def sent(self, told: Sent) -> None:
         self._responses.values[told.upstream, told.rule, told.code] += 1
@@ -229,6 +251,16 @@ class MetricsObserver(Deaf):
             yield from _store_families(self._census, self._now)
         build = {"version": __version__, "store": self._store}
         yield InfoMetricFamily("semel_build", "What is running", value=build)
+
+
+def _count(told: Served, prevented: _Counter, saved: _Counter, problems: _Counter) -> None:
+    if told.status in _PREVENTED:
+        if not told.safe:
+            prevented.values[told.upstream, told.rule] += 1
+        if told.cost_usd > 0:
+            saved.values[told.upstream, told.rule] += told.cost_usd
+    if told.problem:
+        problems.values[(told.problem,)] += 1
 
 
 def _store_families(census: Census, now: float) -> Iterable[Metric]:

@@ -116,7 +116,7 @@ async def read_answer(reader: asyncio.StreamReader, *, is_head: bool = False) ->
     known = {name.lower(): value for name, value in headers}
     body = bytearray()
     try:
-        if is_head or status in (204, 304):
+        if is_head or status < 200 or status in (204, 304):
             return Answer(status, headers, b"", complete=True)
         if known.get(b"transfer-encoding", b"").lower() == b"chunked":
             while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):

@@ -220,6 +220,7 @@ class Upstream:
     replaced: str | None = None
 
     guards: bool = field(init=False, default=False)  # some rule denies, asks a person, or has a budget
+    shadows: bool = field(init=False, default=False)  # some rule only looks on
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
@@ -229,6 +230,7 @@ class Upstream:
         object.__setattr__(self, "authority", said.encode())
         guards = any(rule.approval or rule.budget or rule.mode is Mode.DENY for rule in self.rules)
         object.__setattr__(self, "guards", guards)
+        object.__setattr__(self, "shadows", any(rule.shadow for rule in self.rules))
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:
             object.__setattr__(self, "replaced", injected)
@@ -284,6 +286,13 @@ def find_rule(upstream: Upstream, method: str, raw_path: str) -> Match | None:
         if names is not None:
             return Match(rule, names)
     return None
+
+
+def find_shadow(upstream: Upstream, method: str, raw_path: str) -> Match | None:
+    """The rule of a call that is only looked on at. As the policies are now, in a run too: what a run keeps
+    is how its calls are named."""
+    match = find_rule(upstream, method, raw_path) if upstream.shadows else None
+    return match if match is not None and match.rule.shadow else None
 
 
 def default_rule(method: str, *, has_grant_type: bool) -> Match:

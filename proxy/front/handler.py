@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -13,7 +12,7 @@ from proxy.answers import Produced
 from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers
-from proxy.core.policy import PolicySet
+from proxy.core.policy import PolicySet, find_shadow
 from proxy.core.redaction import Veiling
 from proxy.errors import Refusal
 from proxy.exchange import Exchange
@@ -23,13 +22,15 @@ from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.door import Door
 from proxy.front.forward import ForwardProxy
-from proxy.front.in_run import enter
 from proxy.front.incoming import (
+    Asked,
     Incoming,
     RequestLimits,
     check_asker,
     check_protocol,
+    enter_run,
     find_upstream,
+    looked_on,
     read_body,
     said_to_semel,
     understand,
@@ -37,7 +38,9 @@ from proxy.front.incoming import (
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
+from proxy.front.sending import WARM
 from proxy.front.suited import suited
+from proxy.front.tale import Tale
 from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import wished_protocol
 from proxy.observe import Observer, Served
@@ -45,24 +48,10 @@ from proxy.problem import problem_of, render
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
-from proxy.stream import CutOff, Phase
+from proxy.shadow.judging import Named, Shadow
+from proxy.stream import CutOff
 
 OwnPages: TypeAlias = Callable[[HttpRequest, str, str], Awaitable[Reply]]  # path, token
-
-
-@dataclass(slots=True)
-class _Tale:
-    """What will be told of this request, filled in as it becomes known."""
-
-    incoming: Incoming | None = None
-    status: str = "refused"
-    code: int = 0
-    call: str = ""
-    problem: str = ""
-    own: bool = False
-    cost_usd: float | None = None
-    forward: bool = False  # asked of the forward proxy
-    delivered: bool = False
 
 
 class Handler:
@@ -80,6 +69,7 @@ class Handler:
         aside: Aside,
         door: Door,
         forward: ForwardProxy,
+        shadow: Shadow,
     ) -> None:
         self._exchange = exchange
         self._runs = runs
@@ -89,6 +79,7 @@ class Handler:
         self._suited = partial(suited, aside=aside, directory=limits.spool_directory)
         self._door = door
         self._forward = forward
+        self._shadow = shadow
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -97,7 +88,7 @@ class Handler:
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.request_started()
-        began, tale, writer = time.monotonic(), _Tale(), ReplyWriter(request, connection)
+        began, tale, writer = time.monotonic(), Tale(), ReplyWriter(request, connection)
         try:
             try:
                 written = await self._serve(request, connection, writer, tale)
@@ -107,10 +98,12 @@ class Handler:
             return written
         finally:
             connection.request_ended(request.content)
-            self._tell(request, writer, tale, time.monotonic() - began)
+            if not tale.own:
+                seconds = time.monotonic() - began
+                self._observer.served(tale.served(request.method, writer.size, seconds))
 
     async def _serve(
-        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
+        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: Tale
     ) -> Written:
         connection.check_head(request)
         check_protocol(request)
@@ -141,10 +134,17 @@ class Handler:
             if request.plain or "Upgrade" not in request.headers
             else wished_protocol(request, connection, writer)
         )
-        entered = await enter(self._books, visitor.tenant, speaker, upstream) if speaker.run else None
-        incoming = tale.incoming = await understand(
-            request, address, policies, upstream, body, told, visitor.tenant, self._namer, entered
-        )
+        method, headers = request.method, request.raw_headers
+        asked = Asked(method, headers, address, policies, upstream, body, told, speaker, visitor.tenant)
+        shadowed = find_shadow(upstream, method, address.raw_path)
+        if shadowed is not None:
+            incoming = tale.incoming = looked_on(asked, shadowed, self._namer)
+            if protocol and incoming.safe:
+                self._shadow.passed(incoming.served())
+                return await self._switch(protocol, incoming, connection, writer, tale)
+            return await self._look_on(asked, incoming, request, writer, tale)
+        entered = await enter_run(asked, self._books)
+        incoming = tale.incoming = await understand(asked, self._namer, entered)
         # A call with effects is recorded, whatever else it offers, and what a budget limits is counted.
         if protocol and incoming.safe and incoming.match.rule.budget is None:
             if entered is not None:
@@ -172,10 +172,12 @@ class Handler:
         request: HttpRequest,
         incoming: Incoming,
         writer: ReplyWriter,
-        tale: _Tale,
+        tale: Tale,
     ) -> Written:
         if isinstance(reply, Replayed):
             return await self._replay(reply, request, writer, tale)
+        if reply.flight.identity is None:  # in a run only what is looked on at
+            return await self._hand_on(reply, writer, tale, own.looked_on)
         return await self._live(reply, request, incoming, writer, tale)
 
     async def _hand_over(
@@ -185,7 +187,7 @@ class Handler:
         request: HttpRequest,
         incoming: Incoming,
         writer: ReplyWriter,
-        tale: _Tale,
+        tale: Tale,
     ) -> Written:
         """In a run: whether the caller took it is part of the record."""
 
@@ -197,7 +199,7 @@ class Handler:
         try:
             written = await self._give(reply, request, incoming, writer, tale)
         except BaseException:
-            if ends_by_itself() and writer.size == _whole_size(reply):
+            if ends_by_itself() and writer.size == reply.size:
                 delivery.complete()
             else:
                 delivery.abandoned()
@@ -213,7 +215,7 @@ class Handler:
     # ---- what is no call ----
 
     async def _connect(
-        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: _Tale
+        self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: Tale
     ) -> Written:
         """What comes out of it are requests of their own, or bytes that semel does not read."""
         tale.forward = tale.own = True  # what comes of it is told where it happens, a refusal here
@@ -225,7 +227,7 @@ class Handler:
             raise
 
     async def _switch(
-        self, protocol: str, incoming: Incoming, connection: Connection, writer: ReplyWriter, tale: _Tale
+        self, protocol: str, incoming: Incoming, connection: Connection, writer: ReplyWriter, tale: Tale
     ) -> Written:
         tale.status = "passed"
         self._observer.noted("upgrade", upstream=incoming.upstream.name, protocol=protocol)
@@ -234,13 +236,35 @@ class Handler:
 
     # ---- the four kinds of answer ----
 
-    async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: _Tale) -> Written:
+    async def _look_on(
+        self, asked: Asked, incoming: Incoming, request: HttpRequest, writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        """Forwarded as if nobody stood between; what would have become of it is judged beside."""
+        outgoing = incoming.sending.outgoing()._replace(max_idle=WARM)  # what breaks is not sent again
+
+        async def name(books: RunBooks) -> Named:
+            named = await understand(asked, self._namer, await enter_run(asked, books))
+            return Named(named.served(), named.ask, named.sending)
+
+        beside = self._shadow.begin(incoming.served(), name, 0 if asked.body is None else asked.body.size)
+        labels = Labels(incoming.upstream.name, incoming.match.rule.name)
+        live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=beside.tape)
+        if asked.speaker.run:
+            return await self._hand_over(beside, live, request, incoming, writer, tale)
+        return await self._hand_on(live, writer, tale, own.looked_on)
+
+    async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: Tale) -> Written:
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
         live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
+        return await self._hand_on(live, writer, tale, own.passed)
+
+    async def _hand_on(
+        self, live: Live, writer: ReplyWriter, tale: Tale, told: Callable[[Headers], Headers]
+    ) -> Written:
         try:
             capture = live.flight.capture
             tale.status, tale.code = "passed", capture.status
-            headers = own.passed(capture.headers)
+            headers = told(capture.headers)
             return await writer.stream(
                 capture.status, headers, live.reader.parts(), head_first=not capture.is_over
             )
@@ -248,13 +272,13 @@ class Handler:
             live.leave()
 
     async def _live(
-        self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: _Tale
+        self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: Tale
     ) -> Written:
         try:
             capture, in_run = live.flight.capture, live.delivery is not None
             if live.flight.identity is not None:
                 tale.call = live.flight.identity.id
-            tale.status, tale.code = _how(live), capture.status
+            tale.status, tale.code = live.how, capture.status
             make_headers = partial(own.live, how=tale.status, in_run=in_run, flight=live.flight)
             stored = own.is_stored(capture, incoming)
             whole = live.reader.whole()
@@ -272,7 +296,7 @@ class Handler:
             live.leave()
 
     async def _replay(
-        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: _Tale
+        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: Tale
     ) -> Written:
         answer = replayed.answer
         if codings(answer.headers):
@@ -282,7 +306,7 @@ class Handler:
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await _write(writer, answer, headers)
 
-    def _failed(self, error: Exception, connection: Connection, writer: ReplyWriter, tale: _Tale) -> Written:
+    def _failed(self, error: Exception, connection: Connection, writer: ReplyWriter, tale: Tale) -> Written:
         """While nothing was written a refusal is told. After that the caller may only see a break: whatever
         we wrote would be taken for a part of the answer."""
         if isinstance(error, Refusal) and not writer.begun:
@@ -294,7 +318,7 @@ class Handler:
         connection.abort()
         raise ConnectionResetError("cut off") from error
 
-    def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: _Tale) -> Written:
+    def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: Tale) -> Written:
         status, headers, body = render(refusal, forward=tale.forward)
         tale.status, tale.code, tale.problem = "refused", status, problem_of(refusal).name
         return writer.whole(status, headers, body)
@@ -303,43 +327,6 @@ class Handler:
         """For what never became a request: malformed, too slow, too large a head."""
         problem = problem_of(refusal)
         self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
-
-    def _tell(self, request: HttpRequest, writer: ReplyWriter, tale: _Tale, seconds: float) -> None:
-        if tale.own:
-            return
-        incoming = tale.incoming
-        self._observer.served(
-            Served(
-                upstream=incoming.upstream.name if incoming else "",
-                rule=incoming.match.rule.name if incoming else "",
-                mode=incoming.match.rule.mode.value if incoming else "",
-                tool=incoming.sending.tool if incoming else "",
-                safe=incoming.safe if incoming else True,
-                method=request.method,
-                status=tale.status,
-                code=tale.code,
-                call=tale.call,
-                problem=tale.problem,
-                seconds=seconds,
-                size=writer.size,
-                delivered=tale.delivered,
-                cost_usd=tale.cost_usd or 0.0,
-            )
-        )
-
-
-def _whole_size(reply: Replayed | Live) -> int | None:
-    """None: it is not known yet."""
-    if isinstance(reply, Replayed):
-        return None if reply.call.answer is None else reply.call.answer.size
-    capture = reply.flight.capture
-    return capture.received if capture.phase is Phase.SEALED else None
-
-
-def _how(live: Live) -> str:
-    if live.joined:
-        return "joined"
-    return "replayed" if live.flight.from_record else "executed"
 
 
 async def _write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:

@@ -21,11 +21,13 @@ from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, Unknown
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
-from proxy.front.in_run import Entered, run_ask
+from proxy.front.in_run import Entered, enter, run_ask
 from proxy.front.naming import Namer, ToName
 from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
 from proxy.front.turns import HttpRequest
+from proxy.observe import Served
+from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
 from proxy.settings import Address
 from proxy.spool import Spool
@@ -50,6 +52,20 @@ class RequestLimits:
     spool_directory: Path | None = None
 
 
+class Asked(NamedTuple):
+    """A request that is read and has its upstream, and no rule yet."""
+
+    method: str
+    headers: Headers
+    address: UpstreamAddress
+    policies: PolicySet
+    upstream: Upstream
+    body: Spool | None
+    told: Told
+    speaker: Speaker
+    tenant: str
+
+
 class Incoming(NamedTuple):
     """A request that has a rule. `ask` is None for what passes without a record."""
 
@@ -58,6 +74,19 @@ class Incoming(NamedTuple):
     safe: bool
     sending: Sending
     ask: Ask | RunAsk | None
+
+    def served(self) -> Served:
+        """As it is told, but for what becomes of it."""
+        rule, sending = self.match.rule, self.sending
+        return Served(
+            status="refused",
+            upstream=self.upstream.name,
+            rule=rule.name,
+            mode=rule.mode.value,
+            tool=sending.tool,
+            safe=self.safe,
+            method=sending.method,
+        )
 
 
 @lru_cache(maxsize=MANY_HEADS)
@@ -188,19 +217,38 @@ async def _next_part(content: StreamReader, patience: float) -> bytes:
         ) from None
 
 
-async def understand(
-    request: HttpRequest,
-    address: UpstreamAddress,
-    policies: PolicySet,
-    upstream: Upstream,
-    body: Spool | None,
-    told: Told,
-    tenant: str,
-    namer: Namer,
-    entered: Entered | None = None,
-) -> Incoming:
+async def enter_run(asked: Asked, books: RunBooks) -> Entered | None:
+    return await enter(books, asked.tenant, asked.speaker, asked.upstream) if asked.speaker.run else None
+
+
+def looked_on(asked: Asked, match: Match, namer: Namer) -> Incoming:
+    """A request that is only forwarded, whatever the rule would do with it: without a name and a run."""
+    safe = match.rule.is_safe(asked.method)
+    return Incoming(asked.upstream, match, safe, _sending(asked, asked.upstream, match, safe, namer), None)
+
+
+def _sending(
+    asked: Asked, upstream: Upstream, match: Match, safe: bool, namer: Namer, bound_to: bytes = b""
+) -> Sending:
+    return Sending(
+        method=asked.method,
+        address=asked.address,
+        upstream=upstream,
+        match=match,
+        told=asked.told,
+        headers=without_session(asked.headers),
+        body=asked.body,
+        safe=safe,
+        tenant=asked.tenant,
+        veiling=namer.veiling,
+        bound_to=bound_to,
+    )
+
+
+async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Incoming:
     """`entered`: the run that it is asked in."""
-    method, headers = request.method, without_session(request.raw_headers)
+    method, address, told, upstream = asked.method, asked.address, asked.told, asked.upstream
+    body, tenant, headers = asked.body, asked.tenant, without_session(asked.headers)
     to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
     if entered is not None:
         pinned, present = entered.pinned, upstream if upstream.guards else None
@@ -212,7 +260,7 @@ async def understand(
             pin=pinned.pin,
             present=present,
         )
-    named = await namer.name(policies, to_name)
+    named = await namer.name(asked.policies, to_name)
     match, safe, identity, *_ = named
     if named.goes_live and identity is not None:
         # Another call each time. Its answer is kept for a while, for people.
@@ -221,9 +269,7 @@ async def understand(
     rule = match.rule
     if rule.mode is Mode.DENY:
         raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
-    sending = Sending(
-        method, address, upstream, match, told, headers, body, safe, tenant, namer.veiling, named.bound_to
-    )
+    sending = _sending(asked, upstream, match, safe, namer, named.bound_to)
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     if entered is not None:

@@ -16,6 +16,11 @@ def passed(headers: Headers) -> Headers:
     return (*without_semel(headers), (b"Semel-Status", b"passed"), (b"Cache-Status", b"semel; fwd=bypass"))
 
 
+def looked_on(headers: Headers) -> Headers:
+    """Nothing but what says that semel has done nothing."""
+    return (*without_semel(headers), (b"Semel-Status", b"passed"))
+
+
 # What a live answer's Cache-Status says, by how it came.
 _LIVE = {
     "executed": b"semel; fwd=miss",

@@ -33,7 +33,7 @@ MEANINGFUL = {
     "approval": {ONCE},
     "budget": {ONCE, CACHE},
     "cost": {ONCE, CACHE},
-    "shadow": {ONCE, CACHE},
+    "shadow": {ONCE, CACHE, DENY},
     "redact": {ONCE, CACHE},
 }
 WHY_MEANINGLESS = {

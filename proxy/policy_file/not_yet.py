@@ -10,7 +10,6 @@ POLICIES = frozenset(
     {
         ("upstream", "protocol"),
         ("match", "tool"),
-        ("rule", "shadow"),
     }
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store.archive import Source, Target
@@ -24,6 +24,21 @@ Note: TypeAlias = Callable[..., None]  # an event and its fields
 
 # In a query: what libpq and redis clients take there.
 _SECRET = ("password", "sslpassword", "passfile", "auth")
+
+
+# What a record beside another is called.
+SHADOW = "shadow"
+# By scheme: how an address says which of several records is meant, what it means without that, and what comes
+# between that name and the one for the record beside it.
+_NAMESPACES = (("postgres", "schema", "semel", "_"), ("redis", "prefix", "semel", "-"))
+
+
+def _with(address: str, option: str, name: str, mark: str) -> str:
+    parts = urlsplit(address)
+    query = parse_qsl(parts.query)
+    name = dict(query).get(option, name)
+    others = [pair for pair in query if pair[0] != option]
+    return urlunsplit(parts._replace(query=urlencode([*others, (option, f"{name}{mark}{SHADOW}")])))
 
 
 def _untold(event: str, **fields: object) -> None:
@@ -42,6 +57,15 @@ class Place:
     make: bool = True
     note: Note = _untold
     keys: Keys | None = None  # where it is encrypted
+
+    def beside(self) -> Place:
+        """A record of its own in the same store: another directory, schema, prefix."""
+        if self.store == "embedded":
+            return replace(self, state=self.state / SHADOW)
+        for scheme, option, name, mark in _NAMESPACES:
+            if self.store.startswith(scheme):
+                return replace(self, store=_with(self.store, option, name, mark))
+        return self  # memory: each is opened apart
 
     @property
     def shown(self) -> str:

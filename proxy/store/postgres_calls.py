@@ -83,7 +83,8 @@ BYTES_USED = (
     "SELECT CASE WHEN relname IN ('blobs', 'parts', 'uploads') THEN 'blobs' "
     "WHEN relname = 'cache' THEN 'cache' ELSE 'rows' END AS part, "
     "sum(pg_total_relation_size(oid))::bigint FROM pg_class "
-    "WHERE relnamespace = 'semel'::regnamespace AND relkind = 'r' GROUP BY part"
+    "WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'semel.calls'::regclass) "
+    "AND relkind = 'r' GROUP BY part"
 )
 _EXPIRED = (
     "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL AND run = '' AND expires_at < $1"

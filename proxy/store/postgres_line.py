@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import socket
 from collections.abc import Awaitable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from functools import cache
+from typing import Any, Self, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -46,10 +48,16 @@ class Refused(Exception):
         self.code = code
 
 
+# Under this name every statement is written; an address may name another schema (`schema=`).
+SCHEMA = "semel"
+_A_SCHEMA = re.compile("[a-z_][a-z0-9_]{0,47}")
+
+
 class Address:
     """Where the server is. The password never comes out again, in no message."""
 
     def __init__(self, url: str) -> None:
+        url, self.schema = _with_schema(url)
         try:
             parts = conninfo_to_dict(url)
             host, port, name = (str(parts.get(part) or "") for part in ("host", "port", "dbname"))
@@ -72,14 +80,15 @@ class Address:
             "keepalives_count": 3,
             "tcp_user_timeout": int(PATIENCE * 2000),
         }
-        self.shown = f"postgres://{host or 'localhost'}:{port or 5432}/{name}"
+        beside = "" if self.schema == SCHEMA else f"?schema={self.schema}"
+        self.shown = f"postgres://{host or 'localhost'}:{port or 5432}/{name}{beside}"
 
     async def connect(self) -> psycopg.AsyncConnection[Row]:
         return await psycopg.AsyncConnection.connect(
             make_conninfo(**self._given),
             autocommit=True,
             prepare_threshold=None,
-            cursor_factory=psycopg.AsyncRawCursor,
+            cursor_factory=_cursors_in(self.schema),
         )
 
     def unavailable(self, error: BaseException) -> StoreUnavailable:
@@ -87,6 +96,34 @@ class Address:
         if self._password:
             text = text.replace(self._password, "***")
         return StoreUnavailable(f"the store is not available: {text}")
+
+
+def _with_schema(url: str) -> tuple[str, str]:
+    """The address as libpq knows it, and the schema that it names."""
+    address, mark, query = url.rpartition("?")
+    options = query.split("&") if mark else []
+    named = [option.removeprefix("schema=") for option in options if option.startswith("schema=")]
+    if not named:
+        return url, SCHEMA
+    if _A_SCHEMA.fullmatch(named[-1]) is None:
+        raise ConfigurationError("The store's address: a schema's name is made of a-z, 0-9 and _.")
+    others = "&".join(option for option in options if not option.startswith("schema="))
+    return (f"{address}?{others}" if others else address), named[-1]
+
+
+@cache
+def _cursors_in(schema: str) -> type[psycopg.AsyncRawCursor[Row]]:
+    """Every name in a statement is written with its schema, because behind a pooler no setting of a session
+    can be relied on: so the statement itself is changed. What people wrote is among its values."""
+    if schema == SCHEMA:
+        return psycopg.AsyncRawCursor
+    here, there = f"{SCHEMA}.".encode(), f"{schema}.".encode()
+
+    class InSchema(psycopg.AsyncRawCursor[Row]):
+        async def execute(self, query: Any, *given: Any, **more: Any) -> Self:  # noqa: ANN401 (psycopg's)
+            return await super().execute(query.replace(here, there), *given, **more)
+
+    return InSchema
 
 
 class Line:

@@ -58,7 +58,8 @@ async def move_in(address: Address, note: Callable[..., None], *, make: bool = T
     except psycopg.Error as error:
         raise ConfigurationError(
             f"{address.shown} cannot be used to keep the record: {address.unavailable(error).detail}. The "
-            "user needs to own the schema `semel`, or to have CREATE on the database the first time."
+            f"user needs to own the schema `{address.schema}`, or to have CREATE on the database the first "
+            "time."
         ) from None
     finally:
         await connection.close()
@@ -129,8 +130,8 @@ async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address, m
             raise ConfigurationError(
                 f"There is no record in {address.shown}. Name the database that `semel serve` uses."
             )
-        if await _one(connection, "SELECT to_regnamespace('semel') IS NULL"):
-            await connection.execute(b"CREATE SCHEMA semel")
+        if await _one(connection, f"SELECT to_regnamespace('{address.schema}') IS NULL"):
+            await connection.execute(f"CREATE SCHEMA {address.schema}".encode())
     for name in MIGRATIONS[version:]:
         await connection.execute((Path(__file__).parent / name).read_bytes())
     if version < KNOWN_VERSION:

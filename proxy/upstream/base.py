@@ -70,6 +70,16 @@ class Sink(Protocol):
         """May wait: reading from the upstream pauses meanwhile."""
 
 
+class Tap(Protocol):
+    """Hears what comes of one send that is only forwarded."""
+
+    def onto(self, sink: Sink) -> Sink:
+        """A sink that hands on to this one what it hears. Never waits by itself and never fails."""
+
+    def ended(self, result: Result) -> None:
+        """Told in any case, and before the caller sees the end."""
+
+
 class UpstreamClient(Protocol):
     async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         """Send once, never twice. `may_send` is asked directly before the first byte; no means NotSent.

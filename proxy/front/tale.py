@@ -1,0 +1,34 @@
+"""What will be told of a request, filled in as it becomes known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.front.incoming import Incoming
+from proxy.observe import Served
+
+
+@dataclass(slots=True)
+class Tale:
+    incoming: Incoming | None = None
+    status: str = "refused"
+    code: int = 0
+    call: str = ""
+    problem: str = ""
+    own: bool = False  # semel's own page: not told
+    cost_usd: float | None = None
+    forward: bool = False  # asked of the forward proxy
+    delivered: bool = False
+
+    def served(self, method: str, size: int, seconds: float) -> Served:
+        known = Served(method=method) if self.incoming is None else self.incoming.served()
+        return known._replace(
+            status=self.status,
+            code=self.code,
+            call=self.call,
+            problem=self.problem,
+            seconds=seconds,
+            size=size,
+            delivered=self.delivered,
+            cost_usd=self.cost_usd or 0.0,
+        )

@@ -2,6 +2,7 @@
 
 SemelError
 ├── ConfigurationError         bad flags, files, policies: exit status 2
+│   └── NoRecord               a store in which there is none, asked by who makes none
 └── Refusal                    semel answers itself
     ├── DecisionRefused        an operator's question or decision: exit status 1, HTTP 404 or 409
     │   └── NotFound, Unreadable, StaleVersion, NotInDoubt, StillInDoubt, NotAwaiting, NotSettled,
@@ -28,6 +29,10 @@ class SemelError(Exception):
 
 class ConfigurationError(SemelError):
     """The message says what to change and where."""
+
+
+class NoRecord(ConfigurationError):
+    """Whoever only looks makes none."""
 
 
 class Refusal(SemelError):

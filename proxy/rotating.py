@@ -9,7 +9,7 @@ lie in the rows. Only bodies from before there was encryption are written anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -174,6 +174,18 @@ def _is_unreadable(opened: Call) -> bool:
     answer = opened.answer
     values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
     return any(value[:1] == bytes([UNREADABLE]) for value in values)
+
+
+def together(parts: Sequence[Rotated]) -> Rotated:
+    """Several records under one key."""
+    return Rotated(
+        key=parts[0].key,
+        calls=sum(part.calls for part in parts),
+        resealed=sum(part.resealed for part in parts),
+        left=sum(part.left for part in parts),
+        unreadable={call: why for part in parts for call, why in part.unreadable.items()},
+        to_do="; ".join(dict.fromkeys(part.to_do for part in parts if part.to_do)),
+    )
 
 
 async def counted_by_key(store: SealedStore) -> dict[str, int]:

@@ -13,22 +13,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.cli.key_files import add_key, drop_key
+from proxy.cli.key_records import encrypted
 from proxy.cli.output import DONE, REFUSED, Refused, add_json, print_json, warn
 from proxy.cli.parsing import examples
-from proxy.cli.reach import add_store_flags, opened_store, settings_of
+from proxy.cli.reach import add_store_flags, settings_of
 from proxy.errors import ConfigurationError
 from proxy.store.keyring import VARIABLE, new_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from proxy.rotating import Rotated
-    from proxy.store.sealed import SealedStore
 
 _KEY = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 SCHEMA = {
@@ -131,16 +128,17 @@ def _list(options: argparse.Namespace) -> int:
 
 
 async def _listed(options: argparse.Namespace) -> list[dict[str, object]]:
+    from collections import Counter
+
     from proxy.rotating import counted_by_key
 
-    async with _encrypted(options) as store:
-        counts = await counted_by_key(store)
-        names = [key.name for key in store.keys.ring]
-        uses = dict.fromkeys(names, "opens") | {store.keys.current().name: "seals"}
+    async with encrypted(options) as stores:
+        counts: Counter[str] = sum([Counter(await counted_by_key(store)) for store in stores], Counter())
+        keys = stores[0].keys
+        uses = dict.fromkeys([key.name for key in keys.ring], "opens") | {keys.current().name: "seals"}
         return [
             {"id": name, "use": uses.get(name, "missing" if name else "not encrypted"), "calls": counts[name]}
-            for name in dict.fromkeys((*names, *sorted(counts)))
-            if counts.setdefault(name, 0) or name in uses
+            for name in dict.fromkeys((*uses, *sorted(counts)))
         ]
 
 
@@ -171,12 +169,14 @@ def _rotate(options: argparse.Namespace) -> int:
 
 async def _rotated(options: argparse.Namespace) -> Rotated:
     from proxy.clock import SystemClock
-    from proxy.rotating import Rotation
+    from proxy.rotating import Rotation, together
 
     progress = _Progress()
     try:
-        async with _encrypted(options, make=True) as store:
-            return await Rotation(store, SystemClock(), progress.show).rotate()
+        async with encrypted(options, begin=True) as stores:
+            return together(
+                [await Rotation(store, SystemClock(), progress.show).rotate() for store in stores]
+            )
     finally:
         progress.clear()
 
@@ -196,14 +196,14 @@ async def _is_needless(options: argparse.Namespace, path: Path) -> None:
     from proxy.rotating import counted_by_key
     from proxy.store.keystone import sealed_with
 
-    async with _encrypted(options) as store:
-        name, keys = options.id, store.keys
+    async with encrypted(options) as stores:
+        name, keys = options.id, stores[0].keys
         if name not in [key.name for key in keys.ring]:
             raise Refused(f"There is no key {name} in {path}: `semel keys list` shows those that are.")
         if name == keys.current().name:
             raise Refused(f"{name} is the first key of {path}, with which semel encrypts. Put another first.")
-        calls = (await counted_by_key(store)).get(name, 0)
-        if calls or sealed_with(store.inner.secret).hex() == name:
+        calls = sum([(await counted_by_key(store)).get(name, 0) for store in stores])
+        if calls or name in [sealed_with(store.inner.secret).hex() for store in stores]:
             raise Refused(
                 f"The record needs the key {name} ({calls:,} calls): run `semel keys rotate` first. Nothing "
                 "was changed."
@@ -218,21 +218,6 @@ def _key_file(options: argparse.Namespace) -> Path:
             f"with SEMEL_ENCRYPTION_KEY_FILE. Keys given by {VARIABLE} are changed where that is set."
         )
     return Path(encryption.key_file)
-
-
-@asynccontextmanager
-async def _encrypted(options: argparse.Namespace, *, make: bool = False) -> AsyncIterator[SealedStore]:
-    from proxy.store.sealed import SealedStore
-
-    if settings_of(options).encryption is None:
-        raise ConfigurationError(
-            "There is no key: say `encryption: {key_file: F}` in semel.yaml, SEMEL_ENCRYPTION_KEY_FILE or "
-            f"{VARIABLE}. `semel keys new --key-file F` makes one."
-        )
-    async with opened_store(options, make=make) as store:
-        if not isinstance(store, SealedStore):
-            raise Refused("The record is not encrypted yet: `semel keys rotate` encrypts it.")
-        yield store
 
 
 class _Progress:

@@ -68,9 +68,8 @@ def has_record(state: Path) -> bool:
 
 
 @asynccontextmanager
-async def opened_store(options: argparse.Namespace, *, make: bool = False) -> AsyncIterator[Store]:
-    """Nothing is made by looking: a directory without a record is an error, not a new record. `make`: what is
-    there may be changed as a whole."""
+async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
+    """Nothing is made by looking: a directory without a record is an error, not a new record."""
     from proxy.app import open_store
 
     settings = settings_of(options)
@@ -85,7 +84,7 @@ async def opened_store(options: argparse.Namespace, *, make: bool = False) -> As
             f"There is no record in {settings.state}. Name the directory that `semel serve` uses with "
             f"--state-dir DIR{otherwise}."
         )
-    store = await open_store(settings, make=make, note=_told)
+    store = await open_store(settings, make=False, note=_told)
     try:
         yield store
     finally:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store import owners
 from proxy.store.archive import (
     CALL,
@@ -217,7 +217,7 @@ async def open_source(directory: Path) -> EmbeddedSource:
 def _open_source(directory: Path) -> EmbeddedSource:
     path = directory / FILE_NAME
     if not path.is_file():
-        raise ConfigurationError(f"There is no record in {directory}.")
+        raise NoRecord(f"There is no record in {directory}.")
     refuse_newer(path)
     connection = None
     try:

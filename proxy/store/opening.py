@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store.archive import Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
@@ -57,6 +57,7 @@ class Place:
     make: bool = True
     note: Note = _untold
     keys: Keys | None = None  # where it is encrypted
+    encrypts: bool = False  # a record in the clear becomes encrypted; whoever may make one does that too
 
     def beside(self) -> Place:
         """A record of its own in the same store: another directory, schema, prefix."""
@@ -160,10 +161,9 @@ async def look(place: Place) -> str:
 
 async def _look_at_redis(place: Place) -> str:
     """As one more process that makes nothing; what is unsafe is noted while it is opened."""
-    module = _driver("proxy.store.redis_store", "hiredis", "redis")
     try:
         store: Store = await _redis(replace(place, make=False))
-    except module.NoRecord:
+    except NoRecord:
         return f"{place.shown}, no record yet"
     await store.close()
     return f"{place.shown}, reached"
@@ -175,7 +175,8 @@ async def open_store(place: Place) -> Store:
     try:
         if isinstance(place.keys, FileKeys) and open_to_others(place.keys.path) and place.make:
             place.note("key-file-readable", detail=f"others may read {place.keys.path}: chmod 600")
-        return await with_keys(store, place.keys, place.shown, place.note, make=place.make)
+        begin = place.make or place.encrypts
+        return await with_keys(store, place.keys, place.shown, place.note, begin=begin)
     except BaseException as error:
         await store.close()
         if isinstance(error, StoreUnavailable):  # it went away just now

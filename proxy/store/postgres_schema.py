@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from proxy.errors import ConfigurationError
+from proxy.errors import ConfigurationError, NoRecord
 from proxy.store.archive import MARK, not_whole
 from proxy.store.postgres_line import Address, Line, Row
 
@@ -92,7 +92,7 @@ async def look(url: str, note: Callable[..., None]) -> str:
 async def require_present(one: Callable[[str], Awaitable[Any]], shown: str) -> None:
     """For who only reads: it is of the present version, or ConfigurationError."""
     if not await one(_HAS_META):
-        raise ConfigurationError(f"There is no record in {shown}.")
+        raise NoRecord(f"There is no record in {shown}.")
     version = await one(_VERSION)
     if version > KNOWN_VERSION:
         raise _newer(shown, version)
@@ -127,7 +127,7 @@ async def _migrate(connection: psycopg.AsyncConnection[Row], address: Address, m
         raise _newer(address.shown, version)
     if version == 0:
         if not make:
-            raise ConfigurationError(
+            raise NoRecord(
                 f"There is no record in {address.shown}. Name the database that `semel serve` uses."
             )
         if await _one(connection, f"SELECT to_regnamespace('{address.schema}') IS NULL"):

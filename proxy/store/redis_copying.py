@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import orjson
 
 from proxy.core.budget import Account
-from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store.archive import (
     LINE,
     MARK,
@@ -287,7 +287,7 @@ async def _of_this_layout(store: RedisSource, first: Callable[[], Awaitable[None
         raise
     if layout != LAYOUT:
         await store.close()
+        if layout is None:
+            raise NoRecord(f"There is no record in {store.shown}.")
         known = f"has layout {layout!r}, this semel knows {LAYOUT!r}: upgrade this process"
-        raise ConfigurationError(
-            f"There is no record in {store.shown}." if layout is None else f"{store.shown} {known}"
-        )
+        raise ConfigurationError(f"{store.shown} {known}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import hiredis
 
-from proxy.errors import ConfigurationError, StoreUnavailable
+from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store.archive import MARK, not_whole
 from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
@@ -44,10 +44,6 @@ GONE = (
 SCANNED = 1000  # names looked at in one step
 
 Note = Callable[..., None]  # what happened, and facts about it
-
-
-class NoRecord(ConfigurationError):
-    """Whoever only looks makes none."""
 
 
 class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):

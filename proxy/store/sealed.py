@@ -146,16 +146,16 @@ class _Counted:
             yield chunk
 
 
-async def with_keys(inner: Store, keys: Keys | None, shown: str, note: Note, *, make: bool) -> Store:
+async def with_keys(inner: Store, keys: Keys | None, shown: str, note: Note, *, begin: bool) -> Store:
     """The store as these keys open it. ConfigurationError with the wrong ones, or with none where it is
-    encrypted. `make`: a record that is not encrypted becomes so from now on; who looks changes nothing."""
+    encrypted. `begin`: a record that is not encrypted becomes so from now on; who looks changes nothing."""
     stored = inner.secret
     if keys is None:
         if keystone.is_keystone(stored):
             raise keystone.encrypted_without_key(shown)
         return inner
     if not keystone.is_keystone(stored):
-        if not make:
+        if not begin:
             return inner
         stored = await _begin(inner, keys, note)
     return cast("Store", SealedStore(inner, keys, keystone.read(stored, keys, shown), note))

@@ -22,16 +22,17 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEMEL_ENCRYPTION_KEY_FILE", str(tmp_path / "keys"))
 
-    async def fill() -> None:
-        store = await EmbeddedStore.open(tmp_path / "state")
-        for _ in range(3):
-            call, entry = calls.claim(store.owner)
-            await store.swap(call, entry, expected=0)
-            await store.swap(*calls.settle(call), expected=1)
-        await store.close()
-
-    asyncio.run(fill())
+    asyncio.run(fill(tmp_path / "state", 3))
     return tmp_path / "state"
+
+
+async def fill(directory: Path, number: int) -> None:
+    store = await EmbeddedStore.open(directory)
+    for _ in range(number):
+        call, entry = calls.claim(store.owner)
+        await store.swap(call, entry, expected=0)
+        await store.swap(*calls.settle(call), expected=1)
+    await store.close()
 
 
 def names(tmp_path: Path) -> list[str]:
@@ -151,3 +152,37 @@ def test_a_copy_is_opened_by_the_same_key(
     monkeypatch.setenv("SEMEL_ENCRYPTION_KEY_FILE", str(tmp_path / "keys"))
     listed = semel(capsys, "calls", "list", "--state-dir", tmp_path / "copy")
     assert listed.status == 0, listed
+
+
+def test_the_shadow_s_record_is_rotated_along(tmp_path: Path, state: Path, capsys: Capsys) -> None:
+    """It holds calls as the other does, and a key that it needs is not dropped."""
+    asyncio.run(fill(state / "shadow", 2))
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    rotated = semel(capsys, "keys", "rotate", "--state-dir", state, "--json").document(SCHEMA)
+    assert (rotated["calls"], rotated["resealed"]) == (5, 5)
+    (first,) = names(tmp_path)
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+    alone = semel(capsys, "keys", "rotate", "--state-dir", state / "shadow", "--json").document(SCHEMA)
+    assert alone["resealed"] == 2
+    assert semel(capsys, "keys", "drop", first, "--state-dir", state).status == 1
+    assert semel(capsys, "keys", "rotate", "--state-dir", state, "--json").document(SCHEMA)["resealed"] == 3
+    assert semel(capsys, "keys", "drop", first, "--state-dir", state).status == 0
+
+
+def test_a_record_in_use_without_a_key_is_not_encrypted_under_its_user(
+    tmp_path: Path, state: Path, capsys: Capsys
+) -> None:
+    """Who works with it could not read it any more."""
+    semel(capsys, "keys", "new", "--key-file", tmp_path / "keys")
+
+    async def beside() -> None:
+        store = await EmbeddedStore.open(state)
+        try:
+            ran = await asyncio.to_thread(semel, capsys, "keys", "rotate", "--state-dir", state)
+            assert (ran.status, "Stop it" in ran.err) == (1, True)
+            assert len(store.secret) == 32
+        finally:
+            await store.close()
+
+    asyncio.run(beside())
+    assert semel(capsys, "keys", "rotate", "--state-dir", state).status == 0

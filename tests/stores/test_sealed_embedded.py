@@ -21,7 +21,7 @@ KEYS = GivenKeys(new_key())
 class TestSealedEmbedded(EmbeddedContract):
     async def open(self) -> Store:  # type: ignore[override]  # what the contract needs of it
         store = await EmbeddedStore.open(self.directory)
-        return await with_keys(store, KEYS, "a test", lambda event, **fields: None, make=True)
+        return await with_keys(store, KEYS, "a test", lambda event, **fields: None, begin=True)
 
     async def age(self, blob: BlobRef) -> None:
         await super().age(BlobRef(blob.digest.partition(".")[0], blob.size))

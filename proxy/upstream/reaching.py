@@ -17,6 +17,10 @@ from proxy.core.reachable import Said, advice, may_be
 Sockaddr: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
+# A name may have thousands of addresses, and the log's line is for people.
+MOST_TOLD = 8
+
+
 class Found(NamedTuple):
     """One address of a host, as the kernel takes it."""
 
@@ -53,7 +57,7 @@ class Ways:
         allowed = [each for each in found if self._may(host, each, said)]
         if found and not allowed:
             do = advice(host, said)
-            addresses = sorted({each.sockaddr[0] for each in found})
+            addresses = sorted({each.sockaddr[0] for each in found})[:MOST_TOLD]
             self._tell("address-refused", host=host, port=port, addresses=addresses, advice=do)
             raise OffLimits(do)
         failed: OSError | None = None
@@ -68,10 +72,15 @@ class Ways:
         return may_be(host, found.sockaddr[0], said, private=self._private)
 
     def _looked_at(self, connection: socket.socket) -> socket.socket:
-        if not self._leads_back(connection.getpeername(), connection.getsockname()):
-            return connection
-        connection.close()
-        raise OSError(errno.ELOOP, "that is semel itself, and the call would go round for ever")
+        try:
+            # Raises where the other side is gone by now.
+            back = self._leads_back(connection.getpeername(), connection.getsockname())
+            if back:
+                raise OSError(errno.ELOOP, "that is semel itself, and the call would go round for ever")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     # The two things that reach out. Tests put others in their place.
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import sys
+import threading
 import time
 import tracemalloc
 import zlib
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import brotli
@@ -22,10 +24,13 @@ from proxy.answers import Produced
 from proxy.core.encoding import MAX_WINDOW_LOG, Undecodable, decode
 from proxy.core.headers import Headers
 from proxy.core.intent import State
+from proxy.core.policy import Rule
 from proxy.front import suited as module
-from proxy.front.aside import Aside
+from proxy.front.aside import Aside, price_aside
 from proxy.front.suited import suited
 from proxy.front.turns import HttpRequest
+from proxy.spool import Spool
+from proxy.stream import Capture
 from tests.inside import call, semel
 from tests.origin import READ_ALL, Origin, Script, answer
 
@@ -209,3 +214,21 @@ async def test_many_slow_callers_of_one_bomb_do_not_fill_the_memory(monkeypatch:
         assert sum([len(part) async for part in read]) == size
     finally:
         aside.close()
+
+
+async def test_what_may_become_long_is_priced_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes that are megabytes when they are decoded; a plain answer of that size is read at once."""
+    where: list[str] = []
+
+    def noted(*_: object) -> None:
+        where.append(threading.current_thread().name.rsplit("_", 1)[0])
+
+    monkeypatch.setattr("proxy.front.aside.cost_of", noted)
+    aside = Aside()
+    try:
+        for headers in ((), ((b"Content-Encoding", b"gzip"),)):
+            capture = SimpleNamespace(status=200, headers=headers, kept=Spool.of(bomb("gzip")))
+            await price_aside(aside, Rule(name="all"), cast("Capture", capture))
+    finally:
+        aside.close()
+    assert where == ["MainThread", "semel-aside"]

@@ -240,6 +240,21 @@ async def test_a_wildcard_names_no_address(
         assert bool(there.net.dialled) == dialled, "a whole name is another matter"
 
 
+async def test_a_wildcard_that_is_the_end_of_an_address_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`*.0.0.1` has 127.0.0.1 below it, as far as letters go; `*.localhost` is open to every client."""
+    policy = (
+        "upstream: up\nbase_url: http://api.example\n"
+        "hosts: ['*.0.0.1:{port}', '*.localhost:{port}']\nprivate: true\n"
+    )
+    async with guarded(tmp_path, monkeypatch, policy, names=NAMES) as there:
+        for host in ("127.0.0.1", "app.localhost", "10.0.0.1"):
+            raw = request_bytes("GET", f"http://{host}:{there.port}/x")
+            assert _told(await raw_call(there.at, raw)) == DENIED
+        await _nobody_was_reached(there)
+
+
 # ---- answers that change ----
 
 

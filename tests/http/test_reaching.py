@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -156,6 +156,39 @@ def test_whoever_gives_up_while_connecting_leaves_no_socket_open(loop: str) -> N
             assert "within 0.2 s" in got.reason
 
     run_on(loop, scenario())
+
+
+async def test_a_peer_that_is_gone_at_once_leaves_no_socket_open() -> None:
+    """Connected, and reset before anybody could look where it led to."""
+
+    class Gone(Leading):
+        async def connect(self, found: Found) -> socket.socket:
+            return socket.socket()  # not connected any more
+
+    failed = await HttpUpstream(ways=Gone("127.0.0.1")).dial(
+        "http", "localhost", 80, Said.NAMED, QUICK, asyncio.Protocol()
+    )
+    assert failed is not None
+    assert not failed.for_good
+
+
+async def test_the_log_s_line_stays_short_however_many_addresses_a_name_has() -> None:
+    """A few of them are enough to know where it leads."""
+    told: list[dict[str, object]] = []
+    ways = Leading(*(f"10.0.{n // 250}.{n % 250 + 1}" for n in range(2000)), tell=_keep(told))
+    failed = await HttpUpstream(ways=ways).dial(
+        "http", "many.example", 80, Said.NAMED, QUICK, asyncio.Protocol()
+    )
+    assert failed is not None
+    assert failed.for_good
+    assert len(str(told)) < 1000
+
+
+def _keep(told: list[dict[str, object]]) -> Callable[..., None]:
+    def keep(event: str, **fields: object) -> None:
+        told.append({"event": event, **fields})
+
+    return keep
 
 
 @pytest.mark.parametrize(

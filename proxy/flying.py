@@ -152,7 +152,7 @@ class Flights:
     async def _pass_through(
         self, flight: Flight, outgoing: Outgoing, labels: Labels, safe: bool, tap: Tap | None
     ) -> None:
-        if True:
+        if tap is None:
             result = await self.carrier.send(flight, outgoing, labels, safe=safe)
         else:
             result, safe = await self.carrier.send_once(flight, outgoing, labels, tap), False

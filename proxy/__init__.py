@@ -21,10 +21,12 @@ A request flows downward through these files:
     explaining/    why a call has its name, and what would make two of them one
     notifying/     somebody is told when a call needs a person: an observer, and a task that POSTs
     collecting.py  what is past its time goes, a little at a time
+    shadow/        calls that are only looked on at: all of this once more, beside them, on its own record
 
-app.py wires them and cli/ starts them; siblings.py is what several workers know of each other; demo/ is what
-`semel demo` plays. settings.py, policy_file/ and reload.py read what people wrote; observe.py tells
-metrics.py and log.py what happened; faults.py is where tests break things.
+app.py wires them (wiring.py: what works on one record) and cli/ starts them; siblings.py is what several
+workers know of each other; demo/ is what `semel demo` plays. settings.py, policy_file/ and reload.py read
+what people wrote; observe.py tells metrics.py and log.py what happened; faults.py is where tests break
+things.
 """
 
 __version__ = "0.1.0"

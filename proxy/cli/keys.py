@@ -1,11 +1,7 @@
-"""`semel keys`: the keys that a record is encrypted with.
+"""`semel keys`: make, list, rotate and drop the keys that a record is encrypted with.
 
-    semel keys new --key-file F     make a key; in a file that has one it is put first, and is used at once
-    semel keys list                 which keys there are, and how many calls are sealed with each
-    semel keys rotate               encrypt everything with the first key; --new makes that one before
-    semel keys drop ID              take a key that nothing is sealed with out of the file
-
-Rotating goes on beside running proxies, and can be broken off and begun again.
+A new key is put first in the file, and is used from then on; rotating encrypts everything with the first one,
+beside running proxies. It can be broken off and begun again. A key that something needs is not dropped.
 """
 
 from __future__ import annotations
@@ -88,7 +84,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     rotate = below.add_parser(
         "rotate",
         help="encrypt everything with the first key",
-        description=__doc__,
+        description="Encrypt everything with the first key. Goes on beside running proxies, and can be "
+        "broken off and begun again: it goes on where it was. Also encrypts a record that is not yet.",
         epilog=examples("semel keys rotate --new", "semel keys rotate --store postgres://… --json"),
     )
     rotate.add_argument("--new", action="store_true", help="make a new key first, in the key file")

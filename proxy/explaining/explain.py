@@ -17,7 +17,7 @@ from proxy.explaining.idle import idle_names
 from proxy.explaining.in_run import Viewed, as_named_in, is_pinned_otherwise, view
 from proxy.explaining.likeness import compared_with, recorded_as_named
 from proxy.explaining.matching import Naming
-from proxy.explaining.now import Happens, with_record, without_record
+from proxy.explaining.now import Happens, in_shadow, with_record, without_record
 from proxy.explaining.record import Recorded, decision_on, find_call, read_request
 from proxy.explaining.request import (
     find_address,
@@ -104,7 +104,7 @@ async def explain(
         named=named,
         stands=where(settings.policies, request.upstream.name, named.match.rule.name),
         id_is_known=store is not None or _same_under_any_secret(request, settings),
-        now=happens,
+        now=in_shadow(named.match.rule, happens),
         idle=idle_names(request, named, name),
         in_run=in_run,
     )

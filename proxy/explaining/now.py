@@ -37,6 +37,14 @@ def without_record(rule: Rule) -> Happens:
     )
 
 
+def in_shadow(rule: Rule, happens: Happens) -> Happens:
+    """What is only looked on at goes out, whatever the record says."""
+    if not rule.shadow:
+        return happens
+    detail = f"forwarded as if semel were not there (shadow: true). Without that: {happens.detail}"
+    return Happens(what="passed", detail=detail)
+
+
 def with_record(
     decision: core.Decision,
     *,

@@ -250,7 +250,7 @@ class Handler:
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=beside.tape)
         if asked.speaker.run:
-            return await self._hand_over(beside, live, request, incoming, writer, tale)
+            return await self._hand_over(beside.taken, live, request, incoming, writer, tale)
         return await self._hand_on(live, writer, tale, own.looked_on)
 
     async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: Tale) -> Written:

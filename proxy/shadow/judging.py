@@ -48,11 +48,10 @@ class Named(NamedTuple):
 Name: TypeAlias = Callable[[RunBooks], Awaitable[Named]]
 
 
-class Beside:
-    """What a live call tells its judgement: it is the delivery of the answer, whoever gave it."""
+class Taken:
+    """How the live answer was taken, told to the delivery that there would have been."""
 
-    def __init__(self, tape: Tape) -> None:
-        self.tape = tape
+    def __init__(self) -> None:
         self._delivery: Delivery | None = None
         self._ended: Callable[[Delivery], None] | None = None
 
@@ -73,6 +72,13 @@ class Beside:
         self._delivery = delivery
         if self._ended is not None:
             self._end(self._ended)
+
+
+class Beside(NamedTuple):
+    """What a live call tells its judgement: what it got, and how its caller took it."""
+
+    tape: Tape
+    taken: Taken
 
 
 class Shadow:
@@ -105,9 +111,9 @@ class Shadow:
         size = body_size + 2 * self._limits.memory
         if self._stopping or len(self._judging) >= MOST or self._held + size > MOST_BYTES:
             self._unjudged(call, f"{len(self._judging)} judgements under way hold {self._held} bytes")
-            return Beside(Tape(NOTHING, over=lambda: None))
+            return Beside(Tape(NOTHING, over=lambda: None), Taken())
         turn = self._turns.arrive()
-        beside = Beside(Tape(self._limits, over=lambda: self._turns.over(turn)))
+        beside = Beside(Tape(self._limits, over=lambda: self._turns.over(turn)), Taken())
         task = asyncio.get_running_loop().create_task(self._judge(call, name, turn, beside))
         self._judging[task] = size
         self._held += size
@@ -154,7 +160,7 @@ class Shadow:
             call, ask, sending = named
             if ask is None:
                 return await _passed(works, call, sending)
-            return await _asked(works, call, ask, beside)
+            return await _asked(works, call, ask, beside.taken)
         except StoreUnavailable:
             raise
         except CutOff:
@@ -183,12 +189,12 @@ async def _passed(works: Works, call: Served, sending: Sendable) -> Served:
     return call
 
 
-async def _asked(works: Works, call: Served, ask: Ask | RunAsk, beside: Beside) -> Served:
+async def _asked(works: Works, call: Served, ask: Ask | RunAsk, taken: Taken) -> Served:
     reply = await _ask(works, ask)
     if isinstance(reply, Unrecorded):
         raise StoreUnavailable("the shadow's record could not be written")
     if isinstance(reply, Replayed):
-        beside.follow(reply.delivery)
+        taken.follow(reply.delivery)
         cost, code = reply.call.cost_usd or 0.0, reply.answer.status
         return call._replace(status="replayed", code=code, call=reply.call.id, cost_usd=cost)
     flight = reply.flight
@@ -196,7 +202,7 @@ async def _asked(works: Works, call: Served, ask: Ask | RunAsk, beside: Beside) 
     if flight.identity is not None:
         call = call._replace(call=flight.identity.id)
     await _to_its_end(reply)
-    beside.follow(reply.delivery)
+    taken.follow(reply.delivery)
     return call._replace(cost_usd=flight.cost_usd or 0.0)
 
 

@@ -99,8 +99,10 @@ class Record:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
-        with contextlib.suppress(Exception):  # it was told when it failed
-            works = await opening
+        if not opening.done():
+            opening.cancel()  # it closes what it has opened by then
+            await asyncio.wait({opening})
+        if (works := self.opened) is not None:
             await works.flights.drain(0.0)
             with contextlib.suppress(StoreUnavailable):
                 await works.store.close()

@@ -158,6 +158,16 @@ def test_without_a_record_the_id_is_told_only_where_it_does_not_depend_on_one(
         assert alone == call
 
 
+def test_a_rule_that_only_looks_on_lets_it_pass(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And it is told what would happen without that."""
+    shadowed = POLICY.replace("  - name: send\n", "  - name: send\n    shadow: true\n")
+    (place / "policies" / "test.yaml").write_text(shadowed.replace("PORT", "9"))
+    now = document(capsys, place, SEND)["now"]
+    assert now["what"] == "passed"
+    assert "shadow: true" in now["detail"]
+    assert "it would be sent" in now["detail"]
+
+
 def test_nothing_is_made_by_asking(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No state directory, no database."""
     explained(capsys, place, SEND)

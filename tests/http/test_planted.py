@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import pytest
 
 from proxy import faults
 from proxy.app import App
+from proxy.core import divergence
 from proxy.core.intent import State
 from proxy.faults import Point
 from proxy.notifying.event import of_call
@@ -27,7 +29,7 @@ from proxy.store.base import Query
 from proxy.tokens import digest
 from tests import ambient
 from tests.http.numbered import FORM, JSON
-from tests.inside import Answer, raw_call, request_bytes, semel
+from tests.inside import Answer, raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Script, answer
 
 pytestmark = pytest.mark.usefixtures("some_store")
@@ -180,6 +182,39 @@ async def test_a_planted_secret_is_nowhere(tmp_path: Path, name: str) -> None:
     said = b"\n".join(there.said) + there.log.getvalue().encode()
     kept = await ambient.everything_in(tmp_path / "state")
     assert "RuntimeError" in there.log.getvalue(), "the defect was not told of"
+    for secret in SECRETS:
+        assert secret.encode() not in said
+        assert secret.encode() not in kept
+
+
+async def test_planted_secrets_are_nowhere_in_shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, looked on at: done and in doubt, in and outside a run. For the record of the shadow, and
+    what is said of it, the same holds as for the real one."""
+    monkeypatch.setattr(divergence, "GRACE", 0.01)  # each attempt here leaves the record
+    rules = re.sub(r"name: (users|bot|keyed),", r"name: \1, shadow: true,", POLICY)
+    rules = rules.replace("name: hidden\n", "name: hidden\n    shadow: true\n")
+    rules += "  - {{name: rest, shadow: true}}\n"
+    log = io.StringIO()
+    scripts = [(*READ_ALL, answer(code, b"said")) for _ in PLANTS for code in (200, 500)]
+    async with (
+        Origin(*scripts) as origin,
+        semel(tmp_path, rules.format(port=origin.port), tokens=TOKENS, log=log, store="embedded") as app,
+    ):
+        there = Watched(app, origin, log)
+        for number, plant in enumerate(PLANTS.values()):
+            for code in (200, 500):
+                got = await there.ask(plant, run="r" if number % 2 else "")
+                assert (got.status, got.semel) == (code, "passed")
+        await until(lambda: not app.shadow.under_way)
+        metrics = (await there.look("/metrics")).decode()
+        assert 'would="unjudged"' not in metrics
+        works = app.shadow.works
+        assert works is not None
+        rows = (await works.store.find(Query(limit=1000))).calls
+        assert {row.state for row in rows} == {State.DONE, State.IN_DOUBT}
+    said = b"\n".join(there.said) + log.getvalue().encode()
+    with ambient.kept_in("embedded"):
+        kept = await ambient.everything_in(tmp_path / "state")
     for secret in SECRETS:
         assert secret.encode() not in said
         assert secret.encode() not in kept

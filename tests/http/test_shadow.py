@@ -264,6 +264,19 @@ async def test_what_a_rule_denies_goes_out(tmp_path: Path) -> None:
     assert (line["would"], line["problem"], line["rule"]) == ("refused", "denied", "all")
 
 
+async def test_an_upstream_is_asked_nothing_for_it(tmp_path: Path) -> None:
+    """What a probe would have said only the upstream knows: the call stays in doubt."""
+    probed = ', probe: {request: {path: "/was-it/{body.ref}"}, found: "yes"}'
+    scripts = [(*READ_ALL, answer(500))] * 3
+    async with Origin(*scripts) as origin, semel(tmp_path, policy(origin.port, probed)) as app:
+        for _ in range(2):
+            told = {"Content-Type": "application/json"}
+            assert (await call(app.address.port, "POST", "/up/x", told, b'{"ref": 7}')).status == 500
+            assert "unjudged" not in await judged(app)
+        assert await judged(app) == {"held": 2}
+        assert origin.started == 2
+
+
 async def test_the_credential_that_semel_holds_is_still_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

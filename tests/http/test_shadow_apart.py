@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.app import App
 from proxy.core.intent import Call, State
 from proxy.store.base import Query, RunQuery, Store
 from proxy.store.opening import Place, open_store
@@ -142,6 +143,10 @@ async def test_each_record_holds_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         await beside.close()
 
 
+def is_open(app: App) -> bool:
+    return app.shadow.works is not None
+
+
 async def test_it_is_there_only_when_a_rule_shadows(tmp_path: Path) -> None:
     """Without such a rule nothing is opened or made; a reload that brings one is enough; and after a restart
     it goes on with what it has."""
@@ -149,13 +154,13 @@ async def test_it_is_there_only_when_a_rule_shadows(tmp_path: Path) -> None:
     async with Origin(*[(*READ_ALL, answer(200, b"yes"))] * 6) as origin:
         async with semel(tmp_path, policy(origin.port, real)) as app:
             await call(app.address.port, "POST", "/up/x", {}, b"x")
-            assert app.shadow.works is None
+            assert not is_open(app)
             assert not (tmp_path / "state" / "shadow").exists()
             (tmp_path / "policies" / "test.yaml").write_text(policy(origin.port, real + "    shadow: true\n"))
             await app.watch.check_now()
             assert (await call(app.address.port, "POST", "/up/x", {}, b"x")).semel == "passed"
             await until(lambda: not app.shadow.under_way)
-            assert app.shadow.works is not None
+            assert is_open(app)
         async with semel(tmp_path, policy(origin.port, real + "    shadow: true\n")) as app:
             await call(app.address.port, "POST", "/up/x", {}, b"x")
             await until(lambda: not app.shadow.under_way)

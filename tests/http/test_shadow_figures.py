@@ -45,6 +45,7 @@ def looked_on(found: Found) -> Mapping[str, object]:
     }
 
 
+@pytest.mark.timeout(count(test=240, soak=3600))
 async def test_the_figures_are_those_of_semel_in_earnest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from proxy.errors import ConfigurationError
 from proxy.settings_schema import STORES
 from proxy.store.opening import SCHEMES, Place, open_store, shown
+from proxy.store.postgres_line import Address
 
 
 def test_the_settings_know_the_same_stores() -> None:
@@ -58,3 +59,31 @@ def test_what_is_shown_has_no_password(given: str, wanted: str) -> None:
     """Only the driver needs it."""
     assert shown(given) == wanted
     assert "hun" not in shown(given)
+
+
+@pytest.mark.parametrize(
+    ("store", "beside"),
+    [
+        ("embedded", "embedded"),
+        ("memory", "memory"),
+        ("postgres://u:p%40@h:5/db", "postgres://u:p%40@h:5/db?schema=semel_shadow"),
+        ("postgres://h/db?sslmode=require&schema=x", "postgres://h/db?sslmode=require&schema=x_shadow"),
+        ("redis://h:6379/2", "redis://h:6379/2?prefix=semel-shadow"),
+        ("rediss://h?prefix=a&verify=none", "rediss://h?verify=none&prefix=a-shadow"),
+    ],
+)
+def test_a_record_beside_another_has_a_name_of_its_own(tmp_path: Path, store: str, beside: str) -> None:
+    """In the same store: another directory, schema or prefix; everything else of the address stays."""
+    place = Place(store=store, state=tmp_path)
+    found = place.beside()
+    assert found.store == beside
+    assert found.state == (tmp_path / "shadow" if store == "embedded" else tmp_path)
+
+
+def test_a_schema_is_a_plain_name() -> None:
+    """It becomes a part of statements."""
+    assert Address("postgres://h/db?schema=other").schema == "other"
+    assert Address("postgres://h/db?sslmode=disable").schema == "semel"
+    for wrong in ("", "a-b", 'a"b', "a.b", "A", "a;b", "x" * 60):
+        with pytest.raises(ConfigurationError, match="schema"):
+            Address(f"postgres://h/db?schema={wrong}")

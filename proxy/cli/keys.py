@@ -18,7 +18,7 @@ from proxy.cli.output import DONE, REFUSED, Refused, add_json, print_json, warn
 from proxy.cli.parsing import examples
 from proxy.cli.reach import add_store_flags, settings_of
 from proxy.errors import ConfigurationError
-from proxy.store.keyring import VARIABLE, new_key
+from proxy.store.keyring import VARIABLE, GivenKeys, new_key
 
 if TYPE_CHECKING:
     from proxy.rotating import Rotated
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 _KEY = {"type": "string", "pattern": "^[0-9a-f]{16}$"}
 SCHEMA = {
     "oneOf": [
+        {
+            "type": "object",
+            "properties": {"id": _KEY, "file": {"type": "string"}, "key": {"type": "string"}},
+            "required": ["id"],
+            "minProperties": 2,
+            "maxProperties": 2,
+            "additionalProperties": False,
+        },
         {
             "type": "object",
             "properties": {
@@ -79,7 +87,10 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     new.add_argument("--key-file", metavar="F", type=Path, help="put it there instead of printing it")
     new.set_defaults(run=_new)
     listed = below.add_parser(
-        "list", help="which keys there are", description="Which keys there are, and what is sealed with each."
+        "list",
+        help="which keys there are",
+        description="Which keys there are, and how many calls are encrypted with each.",
+        epilog=examples("semel keys list", "semel keys list --state-dir /var/lib/semel --json"),
     )
     rotate = below.add_parser(
         "rotate",
@@ -90,21 +101,31 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     rotate.add_argument("--new", action="store_true", help="make a new key first, in the key file")
     drop = below.add_parser(
-        "drop", help="remove a key from the file", description="Remove a key that nothing is sealed with."
+        "drop",
+        help="remove a key from the file",
+        description="Remove a key that nothing is encrypted with any more from the key file.",
+        epilog=examples("semel keys drop 0123456789abcdef"),
     )
     drop.add_argument("id", metavar="ID", help="as `semel keys list` shows it")
     for command, run in ((listed, _list), (rotate, _rotate), (drop, _drop)):
         add_store_flags(command)
         command.set_defaults(run=run)
-    add_json(listed)
-    add_json(rotate)
+    for command in (new, listed, rotate, drop):
+        add_json(command)
 
 
 def _new(options: argparse.Namespace) -> int:
     if options.key_file is None:
-        print(new_key())
+        key = new_key()
+        if options.json:
+            print_json({"id": GivenKeys(key).current().name, "key": key})
+        else:
+            print(key)
         return DONE
     name, first = add_key(options.key_file)
+    if options.json:
+        print_json({"id": name, "file": str(options.key_file)})
+        return DONE
     print(f"{options.key_file}: key {name}, {'the first' if first else 'before the others'}")
     if first:
         print(f"Keep a copy of it elsewhere: without it the record cannot be read. Name it in semel.yaml:\n\n"
@@ -184,7 +205,10 @@ def _drop(options: argparse.Namespace) -> int:
     path = _key_file(options)
     asyncio.run(_is_needless(options, path))
     drop_key(path, options.id)
-    print(f"{path}: key {options.id} removed")
+    if options.json:
+        print_json({"id": options.id, "file": str(path)})
+    else:
+        print(f"{path}: key {options.id} removed")
     return DONE
 
 

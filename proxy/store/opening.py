@@ -18,7 +18,6 @@ from proxy.store.archive import Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
 from proxy.store.keyring import FileKeys, Keys, open_to_others
-from proxy.store.sealed import with_keys
 
 Note: TypeAlias = Callable[..., None]  # an event and its fields
 
@@ -171,6 +170,8 @@ async def _look_at_redis(place: Place) -> str:
 
 async def open_store(place: Place) -> Store:
     """ConfigurationError for what a person must mend."""
+    from proxy.store.sealed import with_keys  # brings ciphers along, which --help does not need
+
     store = await _OPENERS[place.store.partition("://")[0]](place)
     try:
         if isinstance(place.keys, FileKeys) and open_to_others(place.keys.path) and place.make:

@@ -44,13 +44,16 @@ def test_a_new_key_is_printed_or_put_first(tmp_path: Path, capsys: Capsys) -> No
     printed = semel(capsys, "keys", "new")
     assert printed.status == 0
     assert len(GivenKeys(printed.out).ring) == 1
+    made = semel(capsys, "keys", "new", "--json").document(SCHEMA)
+    assert GivenKeys(made["key"]).current().name == made["id"]
     path = tmp_path / "keys"
     first = semel(capsys, "keys", "new", "--key-file", path)
     assert first.status == 0
     assert f"encryption: {{key_file: {path}}}" in first.out
     assert path.stat().st_mode & 0o777 == 0o600
     (before,) = names(tmp_path)
-    assert semel(capsys, "keys", "new", "--key-file", path).status == 0
+    second = semel(capsys, "keys", "new", "--key-file", path, "--json").document(SCHEMA)
+    assert second == {"id": names(tmp_path)[0], "file": str(path)}
     assert names(tmp_path)[1:] == [before]
     assert path.read_text().split()[0] not in first.out
     assert list(tmp_path.iterdir()) == [path]

@@ -15,12 +15,13 @@ A request flows downward through these files:
                    taken out of a budget; answers.py, refusals.py, overspent.py
     upstream/      the only outgoing I/O
     store/         where it is kept: base (the seam), embedded, postgres, redis, memory; opening.py chooses
-                   among them, archive.py is the seam of copying
+                   among them, sealed.py encrypts any of them, archive.py is the seam of copying
     recovery.py    the same table, applied to what a dead process left behind
     operator.py    the same table, applied by a person; admin/ is that person's desk, over HTTP or beside it
     explaining/    why a call has its name, and what would make two of them one
     notifying/     somebody is told when a call needs a person: an observer, and a task that POSTs
     collecting.py  what is past its time goes, a little at a time
+    rotating.py    a whole record comes under a new key, while others work with it
     shadow/        calls that are only looked on at: all of this once more, beside them, on its own record
 
 app.py wires them (wiring.py: what works on one record) and cli/ starts them; siblings.py is what several

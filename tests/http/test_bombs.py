@@ -217,7 +217,7 @@ async def test_many_slow_callers_of_one_bomb_do_not_fill_the_memory(monkeypatch:
 
 
 async def test_what_may_become_long_is_priced_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few kilobytes that are megabytes when decoded; a plain answer of that size is read at once."""
+    """A few kilobytes that are megabytes when they are decoded; a plain answer is read at once."""
     where: list[str] = []
 
     def noted(*_: object) -> None:

@@ -40,7 +40,7 @@ from proxy.reload import PolicyWatch, Reloads
 from proxy.settings import Address, Encryption, Settings
 from proxy.settings_schema import Private
 from proxy.shadow.counting import ShadowObserver
-from proxy.shadow.judging import Shadow
+from proxy.shadow.judging import Shadow, sparing
 from proxy.shadow.record import Record
 from proxy.shadow.tape import Echo, NobodyAsked
 from proxy.siblings import Place, Siblings
@@ -136,12 +136,11 @@ class App:
             wire,
             codec=codec,
             clock=clock,
-            limits=captures,
             inline_body=limits.inline_body,
             price=partial(price_aside, aside),
             runs=settings.runs,
         )
-        works = put_together(store, observer=observer, upstream=upstream, asked=upstream)
+        works = put_together(store, limits=captures, observer=observer, upstream=upstream, asked=upstream)
         ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
@@ -149,14 +148,20 @@ class App:
         shadow = Shadow(
             record=Record(
                 open_store=partial(opening.open_store, place_of(settings, note=looking_on.noted).beside()),
-                wire=partial(put_together, observer=looking_on, upstream=Echo(), asked=NobodyAsked()),
+                wire=partial(
+                    put_together,
+                    limits=sparing(captures),
+                    observer=looking_on,
+                    upstream=Echo(),
+                    asked=NobodyAsked(),
+                ),
                 observer=looking_on,
                 clock=clock,
                 collect_every=settings.gc.every,
                 retention=settings.runs.retention,
             ),
             observer=looking_on,
-            limits=captures,
+            limits=sparing(captures),
         )
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         lifetimes = lifetimes_in(lambda: watch.current)

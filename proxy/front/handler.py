@@ -246,7 +246,7 @@ class Handler:
             named = await understand(asked, self._namer, await enter_run(asked, books))
             return Named(named.served(), named.ask, named.sending)
 
-        beside = self._shadow.begin(incoming.served(), name, 0 if asked.body is None else asked.body.size)
+        beside = self._shadow.begin(incoming.served(), name, asked.body)
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=beside.tape)
         if asked.speaker.run:

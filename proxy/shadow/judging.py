@@ -24,6 +24,7 @@ from proxy.shadow.counting import UNJUDGED
 from proxy.shadow.record import Record
 from proxy.shadow.tape import ON_AIR, Tape
 from proxy.shadow.turns import Turn, Turns
+from proxy.spool import Spool
 from proxy.stream import CaptureLimits, CutOff
 from proxy.wiring import Works
 
@@ -35,6 +36,11 @@ MEMORY = 32 * 1024
 PATIENCE = 2.0
 # For a tape that nobody will play.
 NOTHING = CaptureLimits(kept=0, memory=0)
+
+
+def sparing(limits: CaptureLimits) -> CaptureLimits:
+    """For tapes, and for what is captured of them."""
+    return replace(limits, memory=min(MEMORY, limits.memory))
 
 
 class Named(NamedTuple):
@@ -85,7 +91,7 @@ class Shadow:
     def __init__(self, *, record: Record, observer: Observer, limits: CaptureLimits) -> None:
         self._record = record
         self._observer = observer
-        self._limits = replace(limits, memory=min(MEMORY, limits.memory))
+        self._limits = limits
         self._turns = Turns()
         self._judging: dict[asyncio.Task[None], int] = {}  # what each holds
         self._held = 0
@@ -105,10 +111,10 @@ class Shadow:
         """What is not recorded in earnest either."""
         self._observer.served(call._replace(status="passed"))
 
-    def begin(self, call: Served, name: Name, body_size: int) -> Beside:
+    def begin(self, call: Served, name: Name, body: Spool | None) -> Beside:
         """`call`: as it is told where nobody knows more. `name` says which call it is, given the books of
         the runs."""
-        size = body_size + 2 * self._limits.memory
+        size = 2 * self._limits.memory + (0 if body is None or body.on_disk else body.size)
         if self._stopping or len(self._judging) >= MOST or self._held + size > MOST_BYTES:
             self._unjudged(call, f"{len(self._judging)} judgements under way hold {self._held} bytes")
             return Beside(Tape(NOTHING, over=lambda: None), Taken())

@@ -14,6 +14,8 @@ import pytest
 
 from proxy.app import App
 from proxy.errors import StoreUnavailable
+from proxy.metrics import MetricsObserver
+from proxy.observe import Served
 from proxy.runs.books import RunBooks
 from proxy.shadow import judging
 from proxy.shadow.tape import Tape
@@ -277,6 +279,24 @@ async def test_an_upstream_is_asked_nothing_for_it(tmp_path: Path) -> None:
         assert origin.started == 2
 
 
+@pytest.mark.parametrize("shadow", [False, True])
+async def test_an_answer_too_long_to_keep_is_judged_as_one(tmp_path: Path, shadow: bool) -> None:
+    """It is handed on whole, and asked again it would have been refused: it happened, and is not there."""
+    long = LARGE[: 700 * 1024]
+    scripts = [(*READ_ALL, answer(200, long))] * 2
+    async with Origin(*scripts) as origin:
+        rules = policy(origin.port) if shadow else policy(origin.port).replace(", shadow: true", "")
+        async with semel(tmp_path, rules, settings={"limits.response_body": "512KiB"}) as app:
+            first = await call(app.address.port, "POST", "/up/x", {}, b"{}")
+            second = await call(app.address.port, "POST", "/up/x", {}, b"{}")
+            assert first.body == long
+            if shadow:
+                assert second.body == long
+                assert await judged(app) == {"executed": 1, "refused": 1}
+            found = (await figures(app))[f"semel{'_shadow' if shadow else ''}_problems_total"]
+            assert found == {("answer-unavailable",): 1}
+
+
 async def test_the_credential_that_semel_holds_is_still_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +308,19 @@ async def test_the_credential_that_semel_holds_is_still_added(
             raw = request_bytes("POST", "/up/x", {}, b"{}", host="127.0.0.1")
             assert (await raw_call(app.address.port, raw)).semel == "passed"
         assert (b"Authorization", b"Bearer held") in origin.requests[0].headers
+
+
+def test_workers_are_summed_and_taken_over() -> None:
+    """As all figures are: whoever is asked tells the sum, and who follows a dead worker goes on counting."""
+    one, other = MetricsObserver(store="memory"), MetricsObserver(store="memory")
+    for observer in (one, other):
+        told = Served(upstream="up", rule="all", status="replayed", safe=False, cost_usd=0.5)
+        observer.shadowed(told, "replayed")
+    other.take_over(one.figures())
+    shown = one.render(None, 0.0, [other.figures()]).decode()
+    assert 'semel_shadow_calls_total{rule="all",upstream="up",would="replayed"} 3.0' in shown
+    assert 'semel_shadow_duplicates_prevented_total{rule="all",upstream="up"} 3.0' in shown
+    assert 'semel_shadow_saved_usd_total{rule="all",upstream="up"} 1.5' in shown
 
 
 # ---- a broken shadow ----

@@ -19,7 +19,8 @@ from tests.cli import command
 from tests.http.shadowing import figures
 from tests.inside import call, semel, until
 from tests.notifying.scene import settings_for
-from tests.origin import READ_ALL, Origin, answer
+from tests.origin import READ_ALL, Origin, Wait, answer
+from tests.process import SemelProcess
 
 pytestmark = pytest.mark.usefixtures("any_store")
 
@@ -181,3 +182,30 @@ async def test_people_find_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     words = ("calls", "list", "--in", "in_doubt", "--json", *where)
     listed = json.loads((await asyncio.to_thread(command.semel, capsys, *words)).out)
     assert [one["rule"] for one in listed["calls"]] == ["watched"]
+
+
+async def test_what_a_dead_process_left_in_it_is_settled(tmp_path: Path) -> None:
+    """Killed in the middle of a call: the next process that shadows one finds the other in doubt, and would
+    hold it."""
+    path = tmp_path / "policies"
+    path.mkdir()
+    scripts = [(*READ_ALL, Wait(asyncio.Event())), *[(*READ_ALL, answer(200))] * 2]
+    async with Origin(*scripts) as origin:
+        (path / "test.yaml").write_text(policy(origin.port))
+        async with SemelProcess(tmp_path / "state", path) as first:
+            asking = asyncio.create_task(call(first.port, "POST", "/up/watched", {}, b"x"))
+            await until(lambda: origin.started)
+            beside = await open_store(place(tmp_path).beside())
+            try:
+                async with asyncio.timeout(15):
+                    while not await beside.in_state(State.PENDING):
+                        await asyncio.sleep(0.01)
+            finally:
+                await beside.close()
+            await first.kill()
+            assert not (await asking).complete
+        async with semel(tmp_path, policy(origin.port)) as app:
+            assert (await call(app.address.port, "POST", "/up/watched", {}, b"x")).semel == "passed"
+            await until(lambda: not app.shadow.under_way)
+            shown = (await figures(app))["semel_shadow_calls_total"]
+            assert shown == {("watched", "up", "held"): 1}

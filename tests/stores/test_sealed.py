@@ -1,27 +1,37 @@
-"""An encrypted store keeps the whole contract too, and nobody above it notices."""
+"""An encrypted store keeps the whole contract too, whichever it is, and nobody above it notices."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from proxy.store.base import BlobRef, Store
-from proxy.store.embedded import EmbeddedStore
 from proxy.store.keyring import GivenKeys, new_key
 from proxy.store.sealed import STRAIGHT, SealedStore, with_keys
 from tests.stores import calls
+from tests.stores.contract import StoreContract
 from tests.stores.test_embedded import TestEmbedded as EmbeddedContract
+from tests.stores.test_memory import TestMemory as MemoryContract
+from tests.stores.test_postgres import TestPostgres as PostgresContract
+from tests.stores.test_redis import TestRedis as RedisContract
+from tests.stores.test_redis import server  # noqa: F401 (a fixture)
 
 KEYS = GivenKeys(new_key())
 
 
-class TestSealedEmbedded(EmbeddedContract):
-    async def open(self) -> Store:  # type: ignore[override]  # what the contract needs of it
-        store = await EmbeddedStore.open(self.directory)
+class Sealed(StoreContract):
+    """Before a store's own class: that one's store, with a layer over it."""
+
+    async def open(self) -> Store:
+        store = await super().open()
         return await with_keys(store, KEYS, "a test", lambda event, **fields: None, begin=True)
+
+    async def die(self, store: Store) -> None:
+        await super().die(cast("SealedStore", store).inner)
 
     async def age(self, blob: BlobRef) -> None:
         await super().age(BlobRef(blob.digest.partition(".")[0], blob.size))
@@ -62,6 +72,24 @@ class TestSealedEmbedded(EmbeddedContract):
         later = calls.NOW + 10 * 86400
         removed = [await store.collect(later), await store.collect(later)]
         assert sum(portion.calls for portion in removed) == sum(portion.blobs for portion in removed) == 1
+
+
+class TestSealedMemory(Sealed, MemoryContract):  # type: ignore[misc]
+    """The model."""
+
+
+class TestSealedEmbedded(Sealed, EmbeddedContract):  # type: ignore[misc]
+    """SQLite and files."""
+
+
+@pytest.mark.soak
+class TestSealedPostgres(Sealed, PostgresContract):  # type: ignore[misc]
+    """A server."""
+
+
+@pytest.mark.soak
+class TestSealedRedis(Sealed, RedisContract):  # type: ignore[misc]
+    """The other one."""
 
 
 def test_nothing_that_a_store_does_is_forgotten() -> None:

@@ -90,6 +90,13 @@ def test_every_way_leads_through_semel() -> None:
     assert "SEMEL_TOKEN" not in given
 
 
+def test_the_key_of_the_record_is_not_for_the_agent() -> None:
+    """Whatever else it inherits."""
+    variables, _ = made({"SEMEL_ENCRYPTION_KEY": "c2VjcmV0", "OTHER": "c2VjcmV0"})
+    assert "SEMEL_ENCRYPTION_KEY" not in variables
+    assert variables["OTHER"] == "c2VjcmV0"
+
+
 def test_base_urls_are_only_for_apis_that_the_policies_know() -> None:
     """Others would lead nowhere; those calls go through the forward proxy."""
     assert "OPENAI_BASE_URL" not in made()[0]

@@ -21,6 +21,7 @@ from proxy.core.intent import Answer as Recorded
 from proxy.core.intent import Call, Entry, evolve
 from proxy.errors import ConfigurationError
 from proxy.store.base import Query
+from proxy.store.codec import Codec
 from proxy.store.keyring import new_key
 from proxy.store.sealed import SealedStore
 from tests import ambient
@@ -166,7 +167,7 @@ TAMPERED: dict[str, Callable[[Call, Call], Call]] = {
     ),
     "head for body": lambda one, _: evolve(one, answer=replace(_answer(one), body=_answer(one).head)),
     "a body in the clear": lambda one, _: evolve(
-        one, answer=replace(_answer(one), body=b"\x01" + bytes(8) + b"planted")
+        one, answer=replace(_answer(one), body=Codec().seal_body(b"planted"))
     ),
     "nothing": lambda one, _: evolve(one, answer=replace(_answer(one), body=b"")),
 }

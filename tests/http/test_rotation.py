@@ -22,12 +22,14 @@ import pytest
 from aiohttp import web
 
 from proxy.app import App
+from proxy.core.intent import Entry, evolve
 from proxy.errors import ConfigurationError
 from proxy.rotating import Rotation, counted_by_key
 from proxy.store import keystone
 from proxy.store.base import Query
 from proxy.store.keyring import FileKeys, GivenKeys, new_key
 from proxy.store.sealed import SealedStore
+from proxy.store.sealed_rows import is_bare
 from tests import ambient
 from tests.counts import count
 from tests.http.numbered import JSON
@@ -241,6 +243,18 @@ async def test_a_rotation_that_was_broken_off_goes_on(tmp_path: Path) -> None:
         assert (await _rotation(store).rotate()).resealed == 0
 
 
+async def write_on(app: App) -> None:
+    """Rows from before that are changed for another reason: sealed now, their bodies still in the clear."""
+    page = await app.store.find(Query(limit=1000))
+    changed = 0
+    for row in page.calls:
+        if row.answer is not None and is_bare(row.answer.blob):
+            entry = Entry(1.0, "somebody", "evidence", row.state, row.state, "", row.fence)
+            written = evolve(row, version=row.version + 1)
+            changed += (await app.store.swap(written, entry, expected=row.version)).won
+    assert changed, "there was no body from before"
+
+
 class _Broken(Exception):
     """The process ended here."""
 
@@ -299,6 +313,7 @@ async def test_a_record_from_before_is_encrypted_by_a_rotation(tmp_path: Path) -
             await later.more(10)
             await later.stop()
             assert "" in await counted_by_key(sealed(app)), "nothing was left from before"
+            await write_on(app)
             listed = json.loads(await keys("list", "--json", key_file=path, state=state))["keys"]
             assert "not encrypted" in [row["use"] for row in listed]
             await keys("rotate", key_file=path, state=state)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from proxy.core.intent import evolve
 from proxy.store.base import BlobRef, Store
+from proxy.store.codec import Codec, DamagedRecord
+from proxy.store.embedded import EmbeddedStore
 from proxy.store.keyring import GivenKeys, new_key
 from proxy.store.sealed import STRAIGHT, SealedStore, with_keys
+from proxy.store.sealed_rows import SealedRows
 from tests.stores import calls
 from tests.stores.contract import StoreContract
 from tests.stores.test_embedded import TestEmbedded as EmbeddedContract
@@ -90,6 +95,47 @@ class TestSealedPostgres(Sealed, PostgresContract):  # type: ignore[misc]
 @pytest.mark.soak
 class TestSealedRedis(Sealed, RedisContract):  # type: ignore[misc]
     """The other one."""
+
+
+def test_a_value_in_another_field_is_not_opened() -> None:
+    """Of the very same call, whole and authentic: a head is no body, and a request no head."""
+    told: list[str] = []
+    rows = SealedRows(KEYS, strict=True, note=lambda event, **fields: told.append(str(fields["field"])))
+    call, _ = calls.settle(calls.claim("somebody")[0])
+    stored = rows.sealed(call)
+    assert rows.opened(stored) == call
+    assert stored.answer is not None
+    moved = evolve(
+        stored,
+        request=stored.answer.body,
+        answer=replace(stored.answer, head=stored.request, body=stored.answer.head),
+    )
+    opened = rows.opened(moved)
+    assert opened.answer is not None
+    for value in (opened.request, opened.answer.head, opened.answer.body):
+        with pytest.raises(DamagedRecord, match="cannot be decrypted"):
+            Codec().open_body(value)
+    rows.opened(moved)
+    assert told == ["request", "head", "body"], "each is told of once"
+    assert rows.sealed(opened) == moved, "it is written back as it was found"
+
+
+async def test_what_was_overwritten_leaves_the_ledger_s_file(tmp_path: Path) -> None:
+    """Also what SQLite itself would leave lying in it."""
+    store = await EmbeddedStore.open(tmp_path / "state")
+    mark = b"overwritten-4711"
+    for _ in range(20):
+        call, entry = calls.claim(store.owner)
+        await store.swap(replace(call, request=mark * 50), entry, expected=0)
+        released, entry = calls.release(replace(call, request=b"short"))
+        await store.swap(released, entry, expected=1)
+    await store.close()
+    ledger = tmp_path / "state" / "ledger.sqlite"
+    assert mark in ledger.read_bytes(), "SQLite left nothing, so this shows nothing"
+    store = await EmbeddedStore.open(tmp_path / "state")
+    assert await store.scrub() == ""
+    await store.close()
+    assert mark not in ledger.read_bytes()
 
 
 def test_nothing_that_a_store_does_is_forgotten() -> None:

@@ -23,10 +23,12 @@ from benchmarks.growing import measure_growing
 from benchmarks.million import Check, measure_store
 from benchmarks.stores import measure_stores
 from benchmarks.table import Figures, as_markdown
+from proxy.store.keyring import new_key
 
 ROOT = Path(__file__).parent.parent
 CONNECTIONS = 64
 NGINX = "nginx proxy_cache hit"
+ENCRYPTED = "semel once, encrypted"
 ONE_BY_ONE = "bare aiohttp.web.Server, one by one"
 RUN_REPLAY = "semel replays a run, one by one"
 STEPS = much(1000)
@@ -108,6 +110,14 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
             f"upstream: bench\nbase_url: http://127.0.0.1:{origin}\n"
             "rules:\n  - {name: pay, match: {method: POST, path: /pay}}\n"
         )
+        (work / "keys").write_text(new_key())
+        (work / "encrypted.yaml").write_text(f"encryption: {{key_file: {work / 'keys'}}}\n")
+
+        def semel(name: str, *options: str) -> int:
+            words = ["-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0", "--policies", str(policy)]
+            words += ["--state-dir", str(work / name), *options]
+            return stack.enter_context(server(words, SERVER_CORE, work / f"{name}.log"))
+
         target = f"http://127.0.0.1:{origin}"
         ports = {
             "constant": stack.enter_context(
@@ -116,22 +126,15 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
             "forward": stack.enter_context(
                 server(["-m", "benchmarks.servers", "forward", target], SERVER_CORE, work / "forward.log")
             ),
-            "semel": stack.enter_context(
-                server(
-                    [
-                        "-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0",
-                        "--state-dir", str(work / "state"), "--policies", str(policy),
-                    ],
-                    SERVER_CORE,
-                    work / "semel.log",
-                )
-            ),
-        }  # fmt: skip
+            "semel": semel("state"),
+            "encrypted": semel("encrypted", "--config", str(work / "encrypted.yaml")),
+        }
         cases = {
             "bare aiohttp.web.Server": Case("constant", "/pay", "unique", total),
             "semel replay": Case("semel", "/bench/pay", "same", total),
             "bare aiohttp reverse proxy": Case("forward", "/pay", "unique", total),
             "semel once": Case("semel", "/bench/pay", "unique", total),
+            ENCRYPTED: Case("encrypted", "/bench/pay", "unique", total),
             ONE_BY_ONE: Case("constant", "/pay", "steps", STEPS, connections=1),
             RUN_REPLAY: Case("semel", "/@bench+{attempt}/bench/pay", "steps", STEPS, connections=1),
         }
@@ -180,6 +183,7 @@ def main() -> int:
                 (f"a run of {STEPS:,} steps replayed one by one against a bare server, times its time",
                  ratio(found, ONE_BY_ONE, RUN_REPLAY), "at most", 1.6),
             ]  # fmt: skip
+            shown["once encrypted against once in the clear"] = ratio(found, ENCRYPTED, "semel once")
             if NGINX in found:
                 shown["replay against an nginx proxy_cache hit"] = ratio(found, "semel replay", NGINX)
         if chosen.only in (None, "stores"):

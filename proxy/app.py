@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
@@ -29,6 +27,7 @@ from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
 from proxy.front.sign_in import SignIn
+from proxy.keeping import open_store, place_of
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
@@ -37,7 +36,7 @@ from proxy.notifying.making import make_hook
 from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever, sweep_once
 from proxy.reload import PolicyWatch, Reloads
-from proxy.settings import Address, Encryption, Settings
+from proxy.settings import Address, Settings
 from proxy.settings_schema import Private
 from proxy.shadow.counting import ShadowObserver
 from proxy.shadow.judging import Shadow, sparing
@@ -47,7 +46,6 @@ from proxy.siblings import Place, Siblings
 from proxy.store import opening
 from proxy.store.base import Store
 from proxy.store.codec import Codec
-from proxy.store.keyring import FileKeys, GivenKeys, Keys
 from proxy.stream import CaptureLimits
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
@@ -309,30 +307,6 @@ async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-async def open_store(settings: Settings, **more: Any) -> Store:  # noqa: ANN401 (fields of a Place)
-    return await opening.open_store(place_of(settings, **more))
-
-
-def place_of(settings: Settings, **more: Any) -> opening.Place:  # noqa: ANN401 (fields of a Place)
-    """Where these settings keep the record."""
-    owners = settings.owners
-    return opening.Place(
-        store=settings.store,
-        state=settings.state,
-        heartbeat=owners.heartbeat,
-        dead_after=owners.dead_after,
-        durability=settings.durability,
-        keys=_keys(settings.encryption),
-        **more,
-    )
-
-
-def _keys(encryption: Encryption | None) -> Keys | None:
-    if encryption is None:
-        return None
-    return GivenKeys(encryption.key) if encryption.key else FileKeys(Path(encryption.key_file))
 
 
 async def _first_sweep(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from proxy.app import place_of
 from proxy.cli.examine import Finding, failure, ok, warning
 from proxy.errors import ConfigurationError
+from proxy.keeping import place_of
 from proxy.settings import Settings
 from proxy.store.keyring import FileKeys, open_to_others
 from proxy.store.opening import look

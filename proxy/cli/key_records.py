@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def encrypted(options: argparse.Namespace, *, begin: bool = False) -> AsyncIterator[list[SealedStore]]:
     """`begin`: what is not encrypted yet becomes so."""
-    from proxy.app import place_of
+    from proxy.keeping import place_of
 
     settings = settings_of(options)
     if settings.encryption is None:

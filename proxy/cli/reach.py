@@ -70,7 +70,7 @@ def has_record(state: Path) -> bool:
 @asynccontextmanager
 async def opened_store(options: argparse.Namespace) -> AsyncIterator[Store]:
     """Nothing is made by looking: a directory without a record is an error, not a new record."""
-    from proxy.app import open_store
+    from proxy.keeping import open_store
 
     settings = settings_of(options)
     # Not every command can ask a proxy.

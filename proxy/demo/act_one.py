@@ -16,11 +16,11 @@ from typing import Any
 
 from proxy.admin.desk import INLINE_BODY
 from proxy.answers import Answers
-from proxy.app import open_store
 from proxy.clock import SystemClock
 from proxy.core.intent import Call, State
 from proxy.demo.scene import CHARGED, INVOICE, LOST, Asked, Commands, Scene, wrapped
 from proxy.demo.stage import Stage, Tell
+from proxy.keeping import open_store
 from proxy.observe import Deaf
 from proxy.operator import Verdict, resolve
 from proxy.settings import Settings

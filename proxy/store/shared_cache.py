@@ -132,8 +132,12 @@ class SharedCache:
         if os.path.expandvars(str(self._directory)) != str(self._directory):
             raise OSError("diskcache would read a variable's name in this path and go elsewhere")
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        # SQLite gives its other files the mode of this one.
-        os.close(os.open(self._directory / diskcache.core.DBNAME, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # SQLite gives its other files the mode of this one. One that is there is not opened: closing it would
+        # take away the locks that another cache of this process has on it, and files would be cut under its
+        # hands.
+        with contextlib.suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(self._directory / diskcache.core.DBNAME, flags, 0o600))
         self._cache = diskcache.Cache(
             self._directory,
             timeout=PATIENCE,
@@ -142,6 +146,7 @@ class SharedCache:
             cull_limit=0,  # we cull, to count
             eviction_policy="least-recently-stored",  # a hit then writes nothing
             disk_min_file_size=MIN_FILE_SIZE,
+            sqlite_mmap_size=0,  # a file that gets shorter would be a SIGBUS, and not an exception
             statistics=0,
             tag_index=0,
         )

@@ -185,3 +185,23 @@ async def test_a_locked_cache_is_a_miss_within_its_patience(
     finally:
         connection.execute("ROLLBACK")
         connection.close()
+
+
+async def test_a_second_cache_of_this_process_takes_no_lock_from_the_first(tmp_path: Path) -> None:
+    """Locks on a file are the process's: whoever closes it gives up those of all."""
+    first = SharedCache(tmp_path / "cache", 1 << 30)
+    await first.put(b"k", b"v", 60.0)
+    before = _locks_on(tmp_path / "cache" / "cache.db")
+    assert before, "the first has none, so this shows nothing"
+    second = SharedCache(tmp_path / "cache", 1 << 30)
+    assert await second.get(b"k") == b"v"
+    assert _locks_on(tmp_path / "cache" / "cache.db") >= before
+    await second.close()
+    await first.close()
+
+
+def _locks_on(path: Path) -> int:
+    """How many the kernel knows of, by this process."""
+    inode, own = f":{path.stat().st_ino}", str(os.getpid())
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum(words[-4] == own and words[-3].endswith(inode) for words in lines)

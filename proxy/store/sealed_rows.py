@@ -71,6 +71,7 @@ class SealedRows:
         return doubt if value[0] == SEALED else replace(doubt, excerpt="")  # nobody reads what was planted
 
     def _open_with_body(self, call: Call, field: str, value: bytes, blob: str) -> tuple[bytes, str]:
+        blob = blob.partition(".")[0]  # a key that lies beside it was put there by somebody else
         opened = self._open(call, field, value)
         if opened is value or opened[:1] == _MARK:  # empty, from before, or not to be opened
             return opened, blob

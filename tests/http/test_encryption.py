@@ -18,7 +18,7 @@ import pytest
 from proxy import answers
 from proxy.app import App
 from proxy.core.intent import Answer as Recorded
-from proxy.core.intent import Call, Entry, evolve
+from proxy.core.intent import Call, Entry, Place, evolve
 from proxy.errors import ConfigurationError
 from proxy.store.base import Query
 from proxy.store.keyring import new_key
@@ -265,3 +265,26 @@ async def test_a_damaged_body_is_told_of_without_its_key(
     assert digest in log.getvalue()
     assert secret
     assert secret not in log.getvalue()
+
+
+async def test_a_body_under_a_key_that_somebody_put_beside_its_name_is_not_given(tmp_path: Path) -> None:
+    """Whoever can write into the store can make a key and encrypt a body with it: a row's own is the one that
+    is sealed in it."""
+    async with Origin(*[(*READ_ALL, answer(200, TOLD))] * 2) as origin:
+        async with semel(tmp_path, POLICY.format(port=origin.port), settings=key_file(tmp_path)) as app:
+            for tool in ("one", "other"):
+                await post(app, tool, asked(), **{"Semel-Tool": f"POST {tool}"})
+            planted = await app.store.put_blob([b"planted" * 10_000])
+            await tamper(
+                app,
+                "one",
+                lambda one, _: evolve(
+                    one,
+                    answer=replace(
+                        _answer(one), place=Place.BLOB, blob=planted.digest, size=planted.size, body=b""
+                    ),
+                ),
+            )
+            got = await post(app, "one", asked())
+            assert (got.status, b"planted" in got.body) == (410, False)
+        assert len(origin.requests) == 2

@@ -288,3 +288,21 @@ async def test_a_body_under_a_key_that_somebody_put_beside_its_name_is_not_given
             got = await post(app, "one", asked())
             assert (got.status, b"planted" in got.body) == (410, False)
         assert len(origin.requests) == 2
+
+
+async def test_an_empty_record_is_not_encrypted_under_who_has_no_key(tmp_path: Path) -> None:
+    """It would get another secret, and the two would name one call differently: it would be sent twice."""
+    if ambient.store() == "memory":
+        pytest.skip("a memory store is never opened twice")
+    async with Origin(*[(*READ_ALL, answer(200, TOLD))] * 2) as origin:
+        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n"
+        async with semel(tmp_path, policy) as plain:
+            with pytest.raises(ConfigurationError, match="is in use by a semel that has no key"):
+                async with semel(tmp_path, policy, settings=key_file(tmp_path)) as app:
+                    await post(plain, "one", asked(), Authorization="Bearer x")
+                    await post(app, "one", asked(), Authorization="Bearer x")
+                    assert len(origin.requests) == 1, "sent twice"
+            assert (await post(plain, "one", asked(), Authorization="Bearer x")).semel == "executed"
+        async with semel(tmp_path, policy, settings=key_settings(tmp_path)) as app:
+            again = await post(app, "one", asked(), Authorization="Bearer x")
+            assert (again.semel, len(origin.requests)) == ("replayed", 1)

@@ -345,3 +345,14 @@ async def test_limits_are_those_of_now_and_a_rule_without_a_budget_takes_nothing
         await semel.call(ask(limited(1), n=3))
     await semel.call(ask(EFFECT, n=3))
     assert await held(semel) == {"calls": 2}
+
+
+@in_virtual_time
+async def test_a_safe_call_whose_repeat_was_not_sent_was_sent_all_the_same() -> None:
+    """The first send broke off, for the second the upstream was out of reach: nothing is given back."""
+    semel, rule = Process(None, lost(), not_sent()), limited(1, "0.10", SAFE)
+    with pytest.raises(UpstreamUnreachable):
+        await semel.call(ask(rule))
+    assert await held(semel, "look") == {"calls": 1, "usd": 100_000}
+    with pytest.raises(BudgetExceeded):
+        await semel.call(ask(rule, n=2))

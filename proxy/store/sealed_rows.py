@@ -129,6 +129,15 @@ class SealedRows:
         return seal(self._keys.current(), value, _purpose(call, field))
 
 
+def is_unreadable(opened: Call) -> bool:
+    """Whether something of a row that was opened could not be."""
+    answer, doubt = opened.answer, opened.doubt
+    values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
+    if doubt is not None and _from_text(doubt.excerpt) is not None:
+        return True
+    return any(value[:1] == _MARK for value in values)
+
+
 def is_bare(blob: str) -> bool:
     """Whether a body, named as it is above, is not encrypted."""
     return bool(blob) and "." not in blob

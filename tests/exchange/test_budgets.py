@@ -12,7 +12,7 @@ import pytest
 from proxy import operator
 from proxy.core.budget import Account
 from proxy.core.clauses import Allowance, Approval, Budget, Cost, OnDoubt, Rate, UpstreamKey
-from proxy.core.intent import State
+from proxy.core.intent import Call, Entry, State, evolve
 from proxy.core.policy import Repeat, Rule
 from proxy.errors import AwaitingApproval, BudgetExceeded, InDoubt, StoreUnavailable, UpstreamUnreachable
 from proxy.recovery import sweep_once
@@ -218,6 +218,30 @@ async def test_a_claim_whose_reply_was_lost_is_withdrawn_with_its_charge() -> No
     assert await held(semel) == {"calls": 0, "usd": 0}
     assert (await semel.call(ask(rule))).kind == "executed"
     assert await held(semel) == {"calls": 1, "usd": 100_000}
+
+
+@in_virtual_time
+async def test_a_claim_is_withdrawn_though_its_row_is_encrypted_anew_meanwhile() -> None:
+    """Who keeps the state and writes the row all the same has not settled it: it would stay pending."""
+    semel, rule = Process(None, answers()), limited(2, "0.20")
+    store, resealed = semel.store, 0
+
+    async def reseal(call: Call) -> None:
+        nonlocal resealed
+        if call.state is State.RELEASED and not resealed:
+            resealed += 1
+            row = await store._beneath.get(call.key)
+            assert row is not None
+            entry = Entry(0.0, "operator:keys", "resealed", row.state, row.state, "", row.fence)
+            await store._beneath.swap(evolve(row, version=row.version + 1), entry, expected=row.version)
+
+    store.before_swap = reseal
+    store.fail_after_swaps = 1
+    with pytest.raises(StoreUnavailable):
+        await semel.call(ask(rule))
+    await asyncio.sleep(5)
+    assert (resealed, semel.state(ask(rule))) == (1, State.RELEASED)
+    assert await held(semel) == {"calls": 0, "usd": 0}
 
 
 @in_virtual_time

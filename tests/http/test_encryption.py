@@ -17,9 +17,11 @@ import pytest
 
 from proxy import answers
 from proxy.app import App
+from proxy.clock import SystemClock
 from proxy.core.intent import Answer as Recorded
 from proxy.core.intent import Call, Entry, Place, evolve
 from proxy.errors import ConfigurationError
+from proxy.rotating import Rotation
 from proxy.store.base import Query
 from proxy.store.keyring import new_key
 from proxy.store.sealed import SealedStore
@@ -306,3 +308,25 @@ async def test_an_empty_record_is_not_encrypted_under_who_has_no_key(tmp_path: P
         async with semel(tmp_path, policy, settings=key_settings(tmp_path)) as app:
             again = await post(app, "one", asked(), Authorization="Bearer x")
             assert (again.semel, len(origin.requests)) == ("replayed", 1)
+
+
+async def test_a_rotation_says_which_call_s_words_it_cannot_read(tmp_path: Path) -> None:
+    """Rather than write that call anew in every pass, and blame a semel with other keys for it."""
+    async with (
+        Origin((*READ_ALL, answer(500, WORDS)), (*READ_ALL, answer(200, TOLD))) as origin,
+        semel(tmp_path, POLICY.format(port=origin.port), settings=key_file(tmp_path)) as app,
+    ):
+        for tool in ("one", "other"):
+            await post(app, tool, asked(), **{"Semel-Tool": f"POST {tool}"})
+
+        def changed(one: Call, _: Call) -> Call:
+            assert one.doubt is not None
+            return evolve(one, doubt=replace(one.doubt, excerpt=one.doubt.excerpt[:-8] + "AAAAAAA="))
+
+        await tamper(app, "one", changed)
+        path = tmp_path / "keys"
+        path.write_text(f"{new_key()}\n{path.read_text()}")
+        (damaged,) = json.loads(await look(app, "calls?state=in_doubt"))["calls"]
+        sealed(app).keys.find(b"")  # it looks at the file again
+        rotated = await Rotation(sealed(app), SystemClock()).rotate()
+        assert (list(rotated.unreadable), rotated.left, rotated.resealed) == ([damaged["id"]], 0, 1)

@@ -9,12 +9,21 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from proxy.core.canonical import Body, argument_steps
 from proxy.core.headers import Headers
 from proxy.core.policy import PathPattern
-from proxy.core.redaction import Veil, hidden_segments, hide_body, is_hidden_whole, unescaped
+from proxy.core.redaction import (
+    FORM_SOURCES,
+    Veil,
+    hidden_segments,
+    hide_body,
+    is_hidden_whole,
+    is_listed,
+    unescaped,
+)
 
 Json: TypeAlias = Any
 
@@ -43,8 +52,8 @@ def secrets_of(target: str, pattern: PathPattern | None, headers: Headers, body:
     if is_hidden_whole(hide_body(body, veil)):
         return Secrets(tuple(found), anything=True)
     if body.media_type == "application/x-www-form-urlencoded":
-        listed = {name.removeprefix("body.").removesuffix("[]") for name in names}
-        found += _pair_values(body.data.decode("latin-1"), listed.__contains__)
+        hides = partial(is_listed, sources=FORM_SOURCES, args=names)
+        found += _pair_values(body.data.decode("latin-1"), hides)
     else:
         value = json.loads(body.data)
         for name in names:

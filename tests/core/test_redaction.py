@@ -101,6 +101,17 @@ def test_forms_are_hidden_by_name() -> None:
     assert HASH.sub("*", found) == "a=1&card%5Fno=*&card_no=*"
 
 
+@pytest.mark.parametrize("pair", ["pin=5432", "a=1;pin=5432", "pin[]=5432", "pin%5B%5D=5432&pin[]=5432"])
+@pytest.mark.parametrize("name", ["pin", "pin[]"])
+def test_pairs_are_hidden_however_they_are_written(pair: str, name: str) -> None:
+    """In forms and in queries."""
+    form = hide_body(Body(media_type=FORM, data=pair.encode()), veil(name, f"body.{name}")).data
+    assert b"5432" not in form
+    assert b"redacted" in form
+    assert "5432" not in hide_query(pair, veil(f"query.{name}"))
+    assert "5432" not in hide_query(pair, veil(name))
+
+
 def test_equal_values_are_hidden_alike_and_others_are_not() -> None:
     """By value, not by spelling; each tenant's are its own; without the secret nobody can try."""
     one = hidden_json(b'{"n": 1.0, "s": "\\u0061b"}', "n", "s")

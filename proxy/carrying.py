@@ -145,7 +145,9 @@ class Carrier:
             capture.restart()
             if isinstance(result, NotSent):
                 await self._clock.sleep(RECONNECT_PAUSE)
-            result = await flight.interruptible(send, owns)
+            first, result = result, await flight.interruptible(send, owns)
+            if isinstance(first, Lost) and isinstance(result, NotSent):
+                result = first  # it was sent, that time: it counts, and may have cost something
         return self._sent(flight, labels, result, began)
 
     def _sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:

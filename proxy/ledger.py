@@ -178,11 +178,14 @@ class Ledger:
         settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=ttl)
 
         async def attempt() -> None:
-            present = await self.get(call.key)
-            if present is None or present.state is not State.PENDING:
-                return  # it never stood, an earlier try took it back, or recovery has it
-            if present.fence == call.fence and _same_owner(present, call):
-                await self._move(present, settlement)
+            while True:
+                present = await self.get(call.key)
+                if present is None or present.state is not State.PENDING:
+                    return  # it never stood, an earlier try took it back, or recovery has it
+                if present.fence != call.fence or not _same_owner(present, call):
+                    return
+                if await self._move(present, settlement) is not None:
+                    return  # else it was written meanwhile, perhaps with another key and nothing more
 
         await self._until_done(attempt, "withdraw", call.id, lambda error: None)
 

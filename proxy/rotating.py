@@ -19,11 +19,11 @@ from proxy.recorded import size_apart
 from proxy.spool import Spool
 from proxy.store import keystone
 from proxy.store.base import BlobLost, BlobRef, Query
-from proxy.store.codec import UNREADABLE, Codec, DamagedRecord
+from proxy.store.codec import Codec, DamagedRecord
 from proxy.store.keyring import LOOK_AGAIN
 from proxy.store.keystone import Keystone
 from proxy.store.sealed import SealedStore
-from proxy.store.sealed_rows import is_bare, keys_of
+from proxy.store.sealed_rows import is_bare, is_unreadable, keys_of
 
 ACTOR = "operator:keys"
 EVENT = "resealed"
@@ -127,7 +127,7 @@ class Rotation:
     async def _reseal(self, stored: Call) -> bool:
         """False: it is another row by now, or cannot be opened."""
         opened = self._store.rows.opened(stored)
-        if _is_unreadable(opened):
+        if is_unreadable(opened):
             self._unreadable[stored.id] = "it was changed, moved, or its key is not here"
             return False
         try:
@@ -168,12 +168,6 @@ class Rotation:
 
 def _has_bare_body(opened: Call) -> bool:
     return is_bare(opened.request_blob) or (opened.answer is not None and is_bare(opened.answer.blob))
-
-
-def _is_unreadable(opened: Call) -> bool:
-    answer = opened.answer
-    values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
-    return any(value[:1] == bytes([UNREADABLE]) for value in values)
 
 
 def together(parts: Sequence[Rotated]) -> Rotated:

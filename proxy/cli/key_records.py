@@ -58,15 +58,10 @@ async def _opened(place: Place, stack: AsyncExitStack, *, begin: bool) -> Sealed
 
 async def _nobody_without_a_key(place: Place) -> None:
     """Whoever works with a record in the clear does not know that it is encrypted from now on."""
-    from proxy.store.keystone import is_keystone
-    from proxy.store.opening import open_source
+    from proxy.store.opening import used_in_the_clear
 
-    source = await open_source(place)
-    try:
-        if not is_keystone((await source.standing()).secret) and await source.living():
-            raise Refused(
-                f"{place.shown} is in use by a semel that has no key, and could not read what is encrypted "
-                "now. Stop it, start it again with the key, and rotate then. Nothing was changed."
-            )
-    finally:
-        await source.close()
+    if await used_in_the_clear(place):
+        raise Refused(
+            f"{place.shown} is in use by a semel that has no key, and could not read what is encrypted "
+            "now. Stop it, start it again with the key, and rotate then. Nothing was changed."
+        )

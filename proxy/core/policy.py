@@ -218,8 +218,10 @@ class Upstream:
     # different placeholders make the same call. Nor does the value that is sent in its place: with a new key
     # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
     replaced: str | None = None
+    # In a run: headers that carry credentials by now. They are not among those that name its calls.
+    secret_too: tuple[str, ...] = ()
 
-    guards: bool = field(init=False, default=False)  # some rule denies, asks a person, or has a budget
+    guards: bool = field(init=False, default=False)  # some rule denies, asks a person, limits, or hides
     shadows: bool = field(init=False, default=False)  # some rule only looks on
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
@@ -228,13 +230,16 @@ class Upstream:
         host = f"[{self.host}]" if ":" in self.host else self.host
         said = host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
         object.__setattr__(self, "authority", said.encode())
-        guards = any(rule.approval or rule.budget or rule.mode is Mode.DENY for rule in self.rules)
+        guards = any(
+            rule.approval or rule.budget or rule.mode is Mode.DENY or rule.redact != Redact()
+            for rule in self.rules
+        )
         object.__setattr__(self, "guards", guards)
         object.__setattr__(self, "shadows", any(rule.shadow for rule in self.rules))
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:
             object.__setattr__(self, "replaced", injected)
-        further = [name for name in (injected, self.replaced) if name]
+        further = [name for name in (injected, self.replaced, *self.secret_too) if name]
         object.__setattr__(self, "secrets", tuple(dict.fromkeys((*self.credentials, *further))))
 
     @property

@@ -85,7 +85,11 @@ def pinned(upstream: Upstream, recipe: str) -> tuple[Upstream, int]:
     present = {rule.name: rule for rule in upstream.rules}
     rules = tuple(_read(rule, present.get(rule["name"])) for rule in said["rules"])
     as_then = replace(
-        upstream, rules=rules, credentials=tuple(said["credentials"]), replaced=said.get("replaced", "")
+        upstream,
+        rules=rules,
+        credentials=tuple(said["credentials"]),
+        replaced=said.get("replaced", ""),
+        secret_too=upstream.credentials,
     )
     return as_then, canonical
 

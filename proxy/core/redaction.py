@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -24,6 +24,9 @@ from proxy.core.headers import Headers
 from proxy.core.policy import PathPattern, Rule
 
 Json: TypeAlias = Any
+
+# How what is in a form may be named.
+FORM_SOURCES = ("body.", "")
 
 # Then 32 hexadecimal digits.
 MARK = "redacted:"
@@ -69,12 +72,18 @@ class Veil(NamedTuple):
 
     def hides(self, source: str, name: str) -> bool:
         """A name without a source may mean the query."""
-        return sounds_secret(name) or f"{source}.{name}" in self.args or name in self.args
+        return sounds_secret(name) or is_listed(name, (f"{source}.", ""), self.args)
 
     @property
     def in_body(self) -> tuple[str, ...]:
         """Those that may mean something in a body."""
         return tuple(name for name in self.args if name.partition(".")[0] not in ("query", "path"))
+
+
+def is_listed(name: str, sources: tuple[str, ...], args: tuple[str, ...]) -> bool:
+    """Of a pair in a query or form. `pin[]=1` is how some write the list that `pin` and `pin[]` mean."""
+    plain = name.removesuffix("[]")
+    return any(arg.removesuffix("[]") == source + plain for arg in args for source in sources)
 
 
 @lru_cache(maxsize=1024)
@@ -152,15 +161,15 @@ def hide_query(query: str, veil: Veil) -> str:
     """Of pairs whose name is hidden the value; everything else stays byte for byte."""
     if "=" not in query:
         return query
-    return "&".join([_hide_pair(piece, veil) for piece in query.split("&")])
+    return "&".join([_hide_pair(piece, partial(veil.hides, "query"), veil) for piece in query.split("&")])
 
 
-def _hide_pair(piece: str, veil: Veil) -> str:
+def _hide_pair(piece: str, hides: Callable[[str], bool], veil: Veil) -> str:
     """`;` separates too at some APIs, and is part of a value at others: behind a secret all is hidden."""
     parts = piece.split(";")
     for at, part in enumerate(parts):
         name, mark, _ = part.partition("=")
-        if mark and veil.hides("query", unescaped(name)):
+        if mark and hides(unescaped(name)):
             value = ";".join([part, *parts[at + 1 :]]).partition("=")[2]
             kept = ";".join([*parts[:at], f"{name}="])
             return kept + veil.hash(unquote_to_bytes(value.replace("+", " ")))
@@ -221,15 +230,8 @@ def _hidden(body: Body, names: tuple[str, ...], veil: Veil) -> bytes | None:
 
 def _hidden_form(form: str, names: tuple[str, ...], veil: Veil) -> str:
     """As a query, but that only what the rule names is hidden."""
-    listed = {name.removeprefix("body.").removesuffix("[]") for name in names}
-
-    def hidden(piece: str) -> str:
-        name, _, value = piece.partition("=")
-        if unescaped(name) not in listed:
-            return piece
-        return f"{name}={veil.hash(unquote_to_bytes(value.replace('+', ' ')))}"
-
-    return "&".join(map(hidden, form.split("&")))
+    hides = partial(is_listed, sources=FORM_SOURCES, args=names)
+    return "&".join([_hide_pair(piece, hides, veil) for piece in form.split("&")])
 
 
 # Numbers keep their spelling: what is not hidden must stay what it was.

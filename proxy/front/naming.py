@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from proxy.core.approval import binding, needs_person
 from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pairs
+from proxy.core.clauses import Redact
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, without_header
@@ -215,7 +216,7 @@ def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -
     now = find_rule(present, method, raw_path)
     if now is not None and now.rule.mode is Mode.DENY:
         return now, now
-    match = _with_budget_of(match, now)
+    match = _with_redaction_of(_with_budget_of(match, now), now)
     asks = now if now is not None and now.rule.approval is not None else match
     if asks.rule.approval is None or match.rule.mode is Mode.DENY:
         return match, match
@@ -225,6 +226,16 @@ def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -
             "recorded, or were shared: make it in a new run."
         )
     return match._replace(rule=replace(match.rule, approval=asks.rule.approval)), asks
+
+
+def _with_redaction_of(match: Match, now: Match | None) -> Match:
+    """The record does not keep what the rule of now hides, also where that has another name, or is new."""
+    rule = match.rule
+    if now is None or now.rule.redact in (Redact(), rule.redacts_now):
+        return match
+    known, new = rule.redacts_now, now.rule.redact
+    args, headers = dict.fromkeys((*known.args, *new.args)), dict.fromkeys((*known.headers, *new.headers))
+    return match._replace(rule=replace(rule, redacts_now=Redact(args=tuple(args), headers=tuple(headers))))
 
 
 def _with_budget_of(match: Match, now: Match | None) -> Match:

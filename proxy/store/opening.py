@@ -6,6 +6,7 @@ an address is for the driver alone: `shown` is what people, logs and errors get 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
-from proxy.store.archive import Source, Target
+from proxy.store.archive import Kind, Source, Target
 from proxy.store.base import Store
 from proxy.store.durability import Durability
 from proxy.store.keyring import FileKeys, Keys, open_to_others
@@ -38,6 +39,10 @@ def _with(address: str, option: str, name: str, mark: str) -> str:
     name = dict(query).get(option, name)
     others = [pair for pair in query if pair[0] != option]
     return urlunsplit(parts._replace(query=urlencode([*others, (option, f"{name}{mark}{SHADOW}")])))
+
+
+# How often, and how many seconds apart, a record in the clear is looked at that somebody works with.
+LOOKS, BETWEEN_LOOKS = 20, 0.1
 
 
 def _untold(event: str, **fields: object) -> None:
@@ -168,10 +173,48 @@ async def _look_at_redis(place: Place) -> str:
     return f"{place.shown}, reached"
 
 
+async def used_in_the_clear(place: Place, *, without_calls: bool = False) -> bool:
+    """Whether somebody works with this record who has no key, and would not know that it is encrypted from
+    now on. Who is just opening it with a key is waited for. `without_calls`: no matter if it has some."""
+    from proxy.store.keystone import is_keystone
+
+    if place.store == "memory":
+        return False
+    source = await open_source(place)
+    try:
+        for _ in range(LOOKS):
+            if is_keystone((await source.standing()).secret):
+                return False
+            if without_calls and (await source.read(Kind.CALLS, None)).dumps:
+                return False
+            if not await source.living():
+                return False
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return True
+    finally:
+        await source.close()
+
+
+async def _refuse_another_secret(place: Place) -> None:
+    """An empty record gets a new secret with its first key: whoever works with it already goes on with the
+    old one, gives calls other names, and would send what this process has sent."""
+    try:
+        used = await used_in_the_clear(place, without_calls=True)
+    except (ConfigurationError, StoreUnavailable):
+        return  # none yet, of an older version, or out of reach: whoever opens it now sees to that
+    if used:
+        raise ConfigurationError(
+            f"{place.shown} is in use by a semel that has no key. Stop it, and start it again with the key "
+            "too. Nothing was changed."
+        )
+
+
 async def open_store(place: Place) -> Store:
     """ConfigurationError for what a person must mend."""
     from proxy.store.sealed import with_keys  # brings ciphers along, which --help does not need
 
+    if place.keys is not None and (place.make or place.encrypts):
+        await _refuse_another_secret(place)
     store = await _OPENERS[place.store.partition("://")[0]](place)
     try:
         if isinstance(place.keys, FileKeys) and open_to_others(place.keys.path) and place.make:

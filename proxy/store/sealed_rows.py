@@ -71,6 +71,7 @@ class SealedRows:
         return doubt if value[0] == SEALED else replace(doubt, excerpt="")  # nobody reads what was planted
 
     def _open_with_body(self, call: Call, field: str, value: bytes, blob: str) -> tuple[bytes, str]:
+        blob = blob.partition(".")[0]  # a key that lies beside it was put there by somebody else
         opened = self._open(call, field, value)
         if opened is value or opened[:1] == _MARK:  # empty, from before, or not to be opened
             return opened, blob
@@ -126,6 +127,15 @@ class SealedRows:
         if not value or value[:1] == _MARK:
             return value[1:]
         return seal(self._keys.current(), value, _purpose(call, field))
+
+
+def is_unreadable(opened: Call) -> bool:
+    """Whether something of a row that was opened could not be."""
+    answer, doubt = opened.answer, opened.doubt
+    values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
+    if doubt is not None and _from_text(doubt.excerpt) is not None:
+        return True
+    return any(value[:1] == _MARK for value in values)
 
 
 def is_bare(blob: str) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from proxy.cli.key_files import add_key
 from proxy.cli.keys import SCHEMA
 from proxy.store.embedded import EmbeddedStore
-from proxy.store.keyring import GivenKeys, parse
+from proxy.store.keyring import GivenKeys, new_key, parse
 from tests.cli.command import semel
 from tests.stores import calls
 
@@ -189,3 +192,42 @@ def test_a_record_in_use_without_a_key_is_not_encrypted_under_its_user(
 
     asyncio.run(beside())
     assert semel(capsys, "keys", "rotate", "--state-dir", state).status == 0
+
+
+def test_of_two_keys_in_a_line_one_is_removed(tmp_path: Path, state: Path, capsys: Capsys) -> None:
+    """As SEMEL_ENCRYPTION_KEY has them: a key that is needed does not go with the one beside it."""
+    old, new = new_key(), new_key()
+    path = tmp_path / "keys"
+    path.write_text(f"# ours\n{new},{old} # the second is from May\n")
+    first, second = names(tmp_path)
+    assert semel(capsys, "keys", "rotate", "--state-dir", state).status == 0
+    assert semel(capsys, "keys", "drop", second, "--state-dir", state).status == 0
+    assert names(tmp_path) == [first]
+    assert path.read_text() == f"# ours\n{new} # the second is from May\n"
+    assert semel(capsys, "keys", "list", "--state-dir", state).status == 0
+
+
+def test_of_keys_that_are_added_at_once_none_is_lost(tmp_path: Path) -> None:
+    """Two rotations at once: each encrypts with its own, so a file that has only one of them loses calls."""
+    path, many = tmp_path / "keys", 16
+    with ThreadPoolExecutor(many) as threads:
+        added = [name for name, _ in threads.map(lambda _: add_key(path), range(many))]
+    assert sorted(names(tmp_path)) == sorted(added)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_key_file_stays_its_owner_s_and_where_it_is(tmp_path: Path) -> None:
+    """Who rotates as root must not take the keys away from the semel that reads them; nor is a link to them
+    made a file of its own."""
+    path, link = tmp_path / "kept", tmp_path / "keys"
+    path.write_text(new_key() + "\n")
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 54321)
+    before = path.stat()
+    link.symlink_to(path)
+    add_key(link)
+    after = path.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert link.is_symlink()
+    assert len(names(tmp_path)) == 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import re
+import time
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from hypothesis import given
@@ -97,6 +101,17 @@ def test_forms_are_hidden_by_name() -> None:
     assert HASH.sub("*", found) == "a=1&card%5Fno=*&card_no=*"
 
 
+@pytest.mark.parametrize("pair", ["pin=5432", "a=1;pin=5432", "pin[]=5432", "pin%5B%5D=5432&pin[]=5432"])
+@pytest.mark.parametrize("name", ["pin", "pin[]"])
+def test_pairs_are_hidden_however_they_are_written(pair: str, name: str) -> None:
+    """In forms and in queries."""
+    form = hide_body(Body(media_type=FORM, data=pair.encode()), veil(name, f"body.{name}")).data
+    assert b"5432" not in form
+    assert b"redacted" in form
+    assert "5432" not in hide_query(pair, veil(f"query.{name}"))
+    assert "5432" not in hide_query(pair, veil(name))
+
+
 def test_equal_values_are_hidden_alike_and_others_are_not() -> None:
     """By value, not by spelling; each tenant's are its own; without the secret nobody can try."""
     one = hidden_json(b'{"n": 1.0, "s": "\\u0061b"}', "n", "s")
@@ -167,6 +182,49 @@ def test_words_of_an_upstream_are_scrubbed() -> None:
         'no card [redacted], "[redacted]", [redacted] at [redacted] ([redacted]) for [redacted]; amount 12, '
         "key [redacted]"
     )
+
+
+SECRET = "p/1 &<é'😀!+\"z"
+SPELLINGS = {
+    "as it is": SECRET,
+    "JSON": json.dumps(SECRET),
+    "JSON with other letters": json.dumps(SECRET).replace("\\u00e9", "\\u00E9"),
+    "JSON with escaped slashes": json.dumps(SECRET).replace("/", "\\/"),
+    "JSON in JSON": json.dumps(json.dumps(SECRET)),
+    "an address": quote(SECRET, safe=""),
+    "an address in small letters": quote(SECRET, safe="").replace("%2F", "%2f"),
+    "as a browser writes an address": quote(SECRET, safe="!'"),
+    "a form": quote_plus(SECRET),
+    "an address in JSON": json.dumps("/a?b=" + quote(SECRET, safe="/")),
+    "HTML": html.escape(SECRET),
+    "HTML in numbers": "".join(f"&#{ord(c)};" for c in SECRET),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_is_found_however_an_upstream_spells_it(spelling: str) -> None:
+    """Also where it was cut off, inside an escape or not."""
+    told = SPELLINGS[spelling]
+    hidden = scrubbed(f"no card {told}, amount 12", Secrets((SECRET,)))
+    assert re.fullmatch(r'no card "?(\\")?(/a\?b=)?\[redacted\](\\")?"?, amount 12', hidden)
+    for cut in range(len(told)):
+        kept = scrubbed(f"no card {told[:cut]}", Secrets((SECRET,)))
+        assert "&<" not in html.unescape(unquote(kept)), "more than its beginning is left"
+
+
+def test_a_password_is_found_when_the_upstream_has_decoded_it() -> None:
+    """`Basic` hides nothing."""
+    headers = ((b"Authorization", b"Basic " + base64.b64encode(b"ann:hunter22")),)
+    known = secrets_of("/", None, headers, Body(), veil())
+    assert scrubbed("hunter22 is not the password of ann", known) == "[redacted] is not the password of ann"
+
+
+def test_a_long_secret_is_looked_for_in_no_time() -> None:
+    """In the event loop: everybody waits for it."""
+    secrets = Secrets(("x" * 900_000, "y%2F" * 200_000))
+    began = time.process_time()
+    assert scrubbed("z" * 500 + "x" * 12, secrets) == "z" * 500 + "[redacted]"
+    assert time.process_time() - began < 3
 
 
 def test_of_a_body_that_could_not_be_read_any_word_may_be_secret() -> None:

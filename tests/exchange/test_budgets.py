@@ -12,7 +12,7 @@ import pytest
 from proxy import operator
 from proxy.core.budget import Account
 from proxy.core.clauses import Allowance, Approval, Budget, Cost, OnDoubt, Rate, UpstreamKey
-from proxy.core.intent import State
+from proxy.core.intent import Call, Entry, State, evolve
 from proxy.core.policy import Repeat, Rule
 from proxy.errors import AwaitingApproval, BudgetExceeded, InDoubt, StoreUnavailable, UpstreamUnreachable
 from proxy.recovery import sweep_once
@@ -221,6 +221,30 @@ async def test_a_claim_whose_reply_was_lost_is_withdrawn_with_its_charge() -> No
 
 
 @in_virtual_time
+async def test_a_claim_is_withdrawn_though_its_row_is_encrypted_anew_meanwhile() -> None:
+    """Who keeps the state and writes the row all the same has not settled it: it would stay pending."""
+    semel, rule = Process(None, answers()), limited(2, "0.20")
+    store, resealed = semel.store, 0
+
+    async def reseal(call: Call) -> None:
+        nonlocal resealed
+        if call.state is State.RELEASED and not resealed:
+            resealed += 1
+            row = await store._beneath.get(call.key)
+            assert row is not None
+            entry = Entry(0.0, "operator:keys", "resealed", row.state, row.state, "", row.fence)
+            await store._beneath.swap(evolve(row, version=row.version + 1), entry, expected=row.version)
+
+    store.before_swap = reseal
+    store.fail_after_swaps = 1
+    with pytest.raises(StoreUnavailable):
+        await semel.call(ask(rule))
+    await asyncio.sleep(5)
+    assert (resealed, semel.state(ask(rule))) == (1, State.RELEASED)
+    assert await held(semel) == {"calls": 0, "usd": 0}
+
+
+@in_virtual_time
 async def test_a_settlement_whose_reply_was_lost_gives_back_once() -> None:
     """Written again until it is known to stand: a second call's money is not given back with it."""
     semel, rule = Process(None, answers(), answers(429)), limited(9, "1.00")
@@ -345,3 +369,14 @@ async def test_limits_are_those_of_now_and_a_rule_without_a_budget_takes_nothing
         await semel.call(ask(limited(1), n=3))
     await semel.call(ask(EFFECT, n=3))
     assert await held(semel) == {"calls": 2}
+
+
+@in_virtual_time
+async def test_a_safe_call_whose_repeat_was_not_sent_was_sent_all_the_same() -> None:
+    """The first send broke off, for the second the upstream was out of reach: nothing is given back."""
+    semel, rule = Process(None, lost(), not_sent()), limited(1, "0.10", SAFE)
+    with pytest.raises(UpstreamUnreachable):
+        await semel.call(ask(rule))
+    assert await held(semel, "look") == {"calls": 1, "usd": 100_000}
+    with pytest.raises(BudgetExceeded):
+        await semel.call(ask(rule, n=2))

@@ -17,9 +17,11 @@ import pytest
 
 from proxy import answers
 from proxy.app import App
+from proxy.clock import SystemClock
 from proxy.core.intent import Answer as Recorded
-from proxy.core.intent import Call, Entry, evolve
+from proxy.core.intent import Call, Entry, Place, evolve
 from proxy.errors import ConfigurationError
+from proxy.rotating import Rotation
 from proxy.store.base import Query
 from proxy.store.codec import Codec
 from proxy.store.keyring import new_key
@@ -266,3 +268,66 @@ async def test_a_damaged_body_is_told_of_without_its_key(
     assert digest in log.getvalue()
     assert secret
     assert secret not in log.getvalue()
+
+
+async def test_a_body_under_a_key_that_somebody_put_beside_its_name_is_not_given(tmp_path: Path) -> None:
+    """Whoever can write into the store can make a key and encrypt a body with it: a row's own is the one that
+    is sealed in it."""
+    async with Origin(*[(*READ_ALL, answer(200, TOLD))] * 2) as origin:
+        async with semel(tmp_path, POLICY.format(port=origin.port), settings=key_file(tmp_path)) as app:
+            for tool in ("one", "other"):
+                await post(app, tool, asked(), **{"Semel-Tool": f"POST {tool}"})
+            planted = await app.store.put_blob([b"planted" * 10_000])
+            await tamper(
+                app,
+                "one",
+                lambda one, _: evolve(
+                    one,
+                    answer=replace(
+                        _answer(one), place=Place.BLOB, blob=planted.digest, size=planted.size, body=b""
+                    ),
+                ),
+            )
+            got = await post(app, "one", asked())
+            assert (got.status, b"planted" in got.body) == (410, False)
+        assert len(origin.requests) == 2
+
+
+async def test_an_empty_record_is_not_encrypted_under_who_has_no_key(tmp_path: Path) -> None:
+    """It would get another secret, and the two would name one call differently: it would be sent twice."""
+    if ambient.store() == "memory":
+        pytest.skip("a memory store is never opened twice")
+    async with Origin(*[(*READ_ALL, answer(200, TOLD))] * 2) as origin:
+        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n"
+        async with semel(tmp_path, policy) as plain:
+            with pytest.raises(ConfigurationError, match="is in use by a semel that has no key"):
+                async with semel(tmp_path, policy, settings=key_file(tmp_path)) as app:
+                    await post(plain, "one", asked(), Authorization="Bearer x")
+                    await post(app, "one", asked(), Authorization="Bearer x")
+                    assert len(origin.requests) == 1, "sent twice"
+            assert (await post(plain, "one", asked(), Authorization="Bearer x")).semel == "executed"
+        async with semel(tmp_path, policy, settings=key_settings(tmp_path)) as app:
+            again = await post(app, "one", asked(), Authorization="Bearer x")
+            assert (again.semel, len(origin.requests)) == ("replayed", 1)
+
+
+async def test_a_rotation_says_which_call_s_words_it_cannot_read(tmp_path: Path) -> None:
+    """Rather than write that call anew in every pass, and blame a semel with other keys for it."""
+    async with (
+        Origin((*READ_ALL, answer(500, WORDS)), (*READ_ALL, answer(200, TOLD))) as origin,
+        semel(tmp_path, POLICY.format(port=origin.port), settings=key_file(tmp_path)) as app,
+    ):
+        for tool in ("one", "other"):
+            await post(app, tool, asked(), **{"Semel-Tool": f"POST {tool}"})
+
+        def changed(one: Call, _: Call) -> Call:
+            assert one.doubt is not None
+            return evolve(one, doubt=replace(one.doubt, excerpt=one.doubt.excerpt[:-8] + "AAAAAAA="))
+
+        await tamper(app, "one", changed)
+        path = tmp_path / "keys"
+        path.write_text(f"{new_key()}\n{path.read_text()}")
+        (damaged,) = json.loads(await look(app, "calls?state=in_doubt"))["calls"]
+        sealed(app).keys.find(b"")  # it looks at the file again
+        rotated = await Rotation(sealed(app), SystemClock()).rotate()
+        assert (list(rotated.unreadable), rotated.left, rotated.resealed) == ([damaged["id"]], 0, 1)

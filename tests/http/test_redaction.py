@@ -189,6 +189,27 @@ async def test_a_run_that_began_before_keeps_its_names_and_not_the_secret(tmp_pa
     assert b"2222-second" not in await ambient.everything_in(state / "state")
 
 
+@pytest.mark.parametrize("before", ["", "rules:\n  - {name: old, match: {path: /pay}}\n"])
+async def test_a_run_that_began_before_the_rule_does_not_keep_what_it_hides(
+    tmp_path: Path, before: str
+) -> None:
+    """Neither where no rule was, nor where it had another name."""
+    after = "rules:\n  - {name: new, match: {path: /pay}, redact: {args: [card.number, query.ssn]}}\n"
+    async with place(tmp_path, "[]") as other:
+        policy = f"upstream: up\nbase_url: http://127.0.0.1:{other.origin.port}\n"
+        state = tmp_path / "second"
+        state.mkdir()
+        after += "credentials: [x-shop]\n"
+        for rules, number in ((before, "1111-first"), (after, "2222-second")):
+            run = {**JSON, "Semel-Run": "r", "Semel-Attempt": "a", "X-Shop": f"4{number}"}
+            async with semel(state, policy + rules) as app:
+                got = await call(app.address.port, "POST", f"/up/pay?ssn=3{number}", run, pay(number))
+                assert got.semel == "executed"
+    kept = await ambient.everything_in(state / "state")
+    assert b"1111-first" in kept
+    assert b"2222-second" not in kept
+
+
 async def test_concurrent_identical_calls_are_one(tmp_path: Path) -> None:
     """Naming through the hash joins as naming without does."""
     async with place(tmp_path, RULES) as there:

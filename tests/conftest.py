@@ -5,6 +5,7 @@ Real servers are started by the first test that needs one, and ended with the se
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -32,6 +33,28 @@ settings.load_profile("semel")
 # runs all of them.
 # A store for a module costs the start of a process.
 SAMPLED = {"any_store": 40, "some_store": 40, "any_stage": 40, "module_store": 60, "forward_store": 40}
+# Whole files of which `make test` takes one test in so many: each of these starts processes, waits for them to
+# die, and takes seconds. TEST_EVERY=1, as .ci/run has it, takes them all.
+EVERY = bool(os.environ.get("TEST_EVERY"))
+DRAWN = {
+    "tests/browser/test_deciding.py": 2,
+    "tests/browser/test_finding.py": 2,
+    "tests/browser/test_trouble.py": 2,
+    "tests/cli/test_demo.py": 3,
+    "tests/cli/test_run_process.py": 3,
+    "tests/cli/test_run_proxy.py": 3,
+    "tests/cli/test_run_signals.py": 4,
+    "tests/cli/test_store_copy.py": 3,
+    "tests/crash/test_fault_matrix.py": 3,
+    "tests/crash/test_owners.py": 2,
+    "tests/demo/test_act_two.py": 3,
+    "tests/http/test_slow_callers.py": 2,
+    "tests/sdk/test_boto3.py": 2,
+    "tests/stores/test_copying.py": 3,
+    "tests/stores/test_postgres_faults.py": 2,
+    "tests/stores/test_redis_copying.py": 2,
+    "tests/test_dockerfile.py": 4,
+}
 # By fixture: what always runs.
 MODEL = "model"
 AT_HOME = {
@@ -50,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if elsewhere and not _is_sampled(item.nodeid, params, SAMPLED[elsewhere[0]]):
             item.add_marker(pytest.mark.soak)
         drawn = item.get_closest_marker("one_in")
-        if drawn is not None and crc32(item.nodeid.encode()) % drawn.args[0]:
+        one_in = DRAWN.get(item.nodeid.partition("::")[0], 1) if drawn is None else drawn.args[0]
+        if not EVERY and crc32(item.nodeid.encode()) % one_in:
             item.add_marker(pytest.mark.soak)
 
 

@@ -29,7 +29,7 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
     assert done.returncode == bool(told["failed"])
     servers = {
         "bare aiohttp.web.Server", "semel replay", "bare aiohttp reverse proxy", "semel once",
-        "bare aiohttp.web.Server, one by one", "semel replays a run, one by one",
+        "semel once, encrypted", "bare aiohttp.web.Server, one by one", "semel replays a run, one by one",
         "once on embedded", "once on PostgreSQL", "once on Valkey",
         "replays by 1 worker", "replays by 2 workers",
     }  # fmt: skip
@@ -37,6 +37,7 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
         servers.add("nginx proxy_cache hit")
         assert "replay against an nginx proxy_cache hit" in told["shown"]
     assert set(told["rates"]) == servers
+    assert "once encrypted against once in the clear" in told["shown"]
     assert all(rate > 0 for rate in told["rates"].values())
     assert len(told["checks"]) == 12
     page = table.read_text()

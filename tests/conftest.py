@@ -33,8 +33,8 @@ settings.load_profile("semel")
 # runs all of them.
 # A store for a module costs the start of a process.
 SAMPLED = {"any_store": 40, "some_store": 40, "any_stage": 40, "module_store": 60, "forward_store": 40}
-# Whole files of which `make test` takes one test in so many: each of these starts processes, waits for them to
-# die, and takes seconds. TEST_EVERY=1, as .ci/run has it, takes them all.
+# Whole files of which `make test` takes one test in so many: each of these starts processes, waits for them
+# to die, and takes seconds. TEST_EVERY=1, as .ci/run has it, takes them all.
 EVERY = bool(os.environ.get("TEST_EVERY"))
 DRAWN = {
     "tests/browser/test_deciding.py": 2,

@@ -21,7 +21,7 @@ from proxy.store import keystone
 from proxy.store.base import BlobLost, BlobRef, Orphans, Page, Query, Store, Swap
 from proxy.store.keyring import Keys
 from proxy.store.keystone import Keystone
-from proxy.store.sealed_rows import BODY_KEY, Note, SealedRows
+from proxy.store.sealed_rows import BODY_KEY, Note, SealedRows, keys_of
 from proxy.store.sealing import (
     Unsealable,
     bound_to,
@@ -41,6 +41,8 @@ STRAIGHT = (
 )  # fmt: skip
 
 
+# So many of the latest calls are looked at before a record is encrypted for the first time.
+RECENT = 100
 # A blob's name, and behind it the key of the body.
 _NAME = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{64})")
 
@@ -171,7 +173,13 @@ async def with_keys(inner: Store, keys: Keys | None, shown: str, note: Note, *, 
 
 
 async def _begin(inner: Store, keys: Keys, note: Note) -> bytes:
-    """An empty record is encrypted from its first call, under a secret that never lay in the clear."""
+    """An empty record is encrypted from its first call, under a secret that never lay in the clear. One that
+    has encrypted calls has begun before: somebody has taken its keystone away."""
+    if any(keys_of(call) - {""} for call in (await inner.find(Query(limit=RECENT))).calls):
+        raise ConfigurationError(
+            "the record has encrypted calls, and its secret lies in the clear: that was not semel. Restore "
+            "the record from a backup. Nothing was changed."
+        )
     census = await inner.census()
     empty = not any(census.by_state.values())
     secret = secrets.token_bytes(keystone.SECRET) if empty else inner.secret

@@ -24,6 +24,8 @@ Note: TypeAlias = Callable[..., None]  # an event and its fields
 
 BODY_KEY = 32
 _TEXT = "sealed:"  # before what stands in a column of text
+# Before such a text that could not be opened, above: an upstream may say words that look like one.
+UNOPENED = "\0"
 _MARK = bytes([UNREADABLE])
 # So many damaged values are told of by name; who damages more is known by then.
 MOST_TOLD = 1000
@@ -68,7 +70,8 @@ class SealedRows:
         opened = self._open(call, "excerpt", value)
         if opened[:1] != _MARK:
             return replace(doubt, excerpt=opened.decode())
-        return doubt if value[0] == SEALED else replace(doubt, excerpt="")  # nobody reads what was planted
+        # Nobody reads what was planted.
+        return replace(doubt, excerpt=UNOPENED + doubt.excerpt if value[0] == SEALED else "")
 
     def _open_with_body(self, call: Call, field: str, value: bytes, blob: str) -> tuple[bytes, str]:
         blob = blob.partition(".")[0]  # a key that lies beside it was put there by somebody else
@@ -111,8 +114,8 @@ class SealedRows:
         return replace(answer, head=head, blob=blob, body=self._seal(call, "body", answer.body))
 
     def _seal_doubt(self, call: Call, doubt: Doubt) -> Doubt:
-        if _from_text(doubt.excerpt) is not None:  # it could not be opened
-            return doubt
+        if doubt.excerpt.startswith(UNOPENED):
+            return replace(doubt, excerpt=doubt.excerpt.removeprefix(UNOPENED))
         sealed = self._seal(call, "excerpt", doubt.excerpt.encode())
         return replace(doubt, excerpt=_TEXT + base64.b64encode(sealed).decode())
 
@@ -133,7 +136,7 @@ def is_unreadable(opened: Call) -> bool:
     """Whether something of a row that was opened could not be."""
     answer, doubt = opened.answer, opened.doubt
     values = (opened.request,) if answer is None else (opened.request, answer.head, answer.body)
-    if doubt is not None and _from_text(doubt.excerpt) is not None:
+    if doubt is not None and doubt.excerpt.startswith(UNOPENED):
         return True
     return any(value[:1] == _MARK for value in values)
 

@@ -144,6 +144,19 @@ async def test_the_wrong_key_opens_nothing(tmp_path: Path) -> None:
         assert len(origin.requests) == 1
 
 
+async def test_a_record_that_lost_its_keystone_is_not_begun_again(tmp_path: Path) -> None:
+    """Else what is planted in the clear would be believed again."""
+    async with Origin((*READ_ALL, answer(200, TOLD))) as origin:
+        policy = POLICY.format(port=origin.port)
+        async with semel(tmp_path, policy, settings=key_file(tmp_path)) as app:
+            await post(app, "small", asked())
+            inner = sealed(app).inner
+            assert await inner.swap_secret(inner.secret, bytes(32)) == bytes(32)
+        with pytest.raises(ConfigurationError, match="that was not semel"):
+            async with semel(tmp_path, policy, settings=key_settings(tmp_path)):
+                pass
+
+
 # ---- tampering ----
 
 

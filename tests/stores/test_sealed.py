@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import os
 from dataclasses import replace
@@ -118,6 +119,22 @@ def test_a_value_in_another_field_is_not_opened() -> None:
     rows.opened(moved)
     assert told == ["request", "head", "body"], "each is told of once"
     assert rows.sealed(opened) == moved, "it is written back as it was found"
+
+
+def test_words_that_look_encrypted_are_words() -> None:
+    """An upstream says what it likes: sealed as any other, opened as it was."""
+    rows = SealedRows(KEYS, strict=True, note=lambda event, **fields: None)
+    call, _ = calls.lose(calls.claim("somebody")[0])
+    assert call.doubt is not None
+    spoken = "sealed:" + base64.b64encode(bytes([2]) + bytes(60)).decode()
+    said = evolve(call, doubt=replace(call.doubt, excerpt=spoken))
+    stored = rows.sealed(said)
+    assert stored.doubt is not None
+    assert spoken not in stored.doubt.excerpt
+    assert rows.opened(stored) == said
+    assert rows.is_current(stored)
+    elsewhere = evolve(stored, key=bytes(16))
+    assert rows.sealed(rows.opened(elsewhere)) == elsewhere, "it is written back as it was found"
 
 
 async def test_what_was_overwritten_leaves_the_ledger_s_file(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 A request flows downward through these files:
 
     front/         what arrives: connections, addresses, requests read and named, replies written
-    core/          what is decided: policy, canonical, identity, decide, intent, outcome, runs (pure)
+    core/          what is decided: matching, canonical, identity, decide, intent, outcome, runs (pure)
     asking.py      what the front hands to the exchange, and what it gets back
     exchange.py    what becomes of a call that is asked for: replayed, joined, held, or sent
     runs/          the same inside a run: what an agent got before it gets again, in order

@@ -13,7 +13,7 @@ from typing import assert_never
 from proxy import faults
 from proxy.asking import Labels
 from proxy.clock import Clock
-from proxy.core.clauses import OnDoubt, UpstreamKey
+from proxy.core.clauses import OnDoubt
 from proxy.core.doubt import Resend, way_out
 from proxy.core.intent import Call, evolve
 from proxy.core.policy import Rule
@@ -78,7 +78,8 @@ class Carrier:
             judgement = judge(result, flight.capture, rule, call, self._clock.now())
             pause = next(pauses, None)
             in_time = pause is not None and self._clock.monotonic() + pause < deadline
-            may = rule.in_doubt is OnDoubt.RESEND and self._may_resend(flight, judgement, call, key)
+            may = rule.in_doubt is OnDoubt.RESEND and key is not None
+            may = may and self._may_resend(flight, judgement, call)
             if pause is None or not in_time or not may:
                 return call, judgement
             if not await self._prepared(call, rule, judgement.settlement.why, pause):
@@ -88,9 +89,8 @@ class Carrier:
             flight.capture.unresolved = True
             flight.capture.restart()
 
-    def _may_resend(self, flight: Flight, judgement: Judgement, call: Call, key: UpstreamKey | None) -> bool:
-        doubt = judgement.settlement.doubt
-        if doubt is None or key is None or doubt.upstream_status in key.mismatch:
+    def _may_resend(self, flight: Flight, judgement: Judgement, call: Call) -> bool:
+        if judgement.settlement.doubt is None or judgement.mismatch:
             return False
         is_over = flight.capture.handed_on or flight.stopped or self._is_stopping()
         return not is_over and self._owns(call.owner)

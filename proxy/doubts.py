@@ -34,6 +34,7 @@ from proxy.core.doubt import (
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, end_to_end
 from proxy.core.intent import Call, Entry, Event, State
+from proxy.core.matching import Seen, names_in
 from proxy.core.policy import Rule, split_path
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
@@ -145,10 +146,12 @@ class Doubts:
         body = b"" if spool is None else spool.whole()
         path, _, query = stored.target.partition(b"?")
         raw_path = path.decode().removeprefix(base_path)
-        names = rule.path.match(split_path(raw_path)) if rule.path is not None else {}
-        if names is None or (rule.methods and stored.method not in rule.methods):
+        readable = _decoded(stored.headers, body)
+        seen = Seen(stored.headers, query, lambda: readable)
+        names = names_in(rule, stored.method, split_path(raw_path), seen)
+        if names is None:
             raise Unrepeatable(f"the rule {rule.name} is for other calls by now")
-        document = document_of(path=names, query=query, body=_decoded(stored.headers, body))
+        document = document_of(path=names, query=query, body=readable)
         terms, sent_at = call.terms, call.sent_at or call.created_at
         words = {"sent_at": f"{int(terms.keyed_at if terms is not None and terms.key else sent_at)}"}
         words["upstream_key"] = "" if terms is None else terms.key

@@ -15,12 +15,12 @@ from proxy.core.clauses import UpstreamKey
 from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.intent import Call, Doubt, Event
-from proxy.core.outcome import Verdict, judge_answer, judge_status
+from proxy.core.outcome import Verdict, is_mismatch, judge_answer, judge_status, reads_answers
 from proxy.core.policy import Rule
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.refusals import in_doubt, not_sent
-from proxy.stream import Capture, CutOff
+from proxy.stream import ALL, NOTHING, Capture, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
 # How much of an upstream's words goes into a doubt's record and problem.
@@ -36,6 +36,7 @@ class Judgement(NamedTuple):
     settlement: Settlement
     keeps_answer: bool = False
     refusal: Refusal | None = None
+    mismatch: bool = False  # the upstream knows the call's key for another request
 
 
 def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
@@ -58,14 +59,16 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
 
 
 def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
-    body = readable_body(capture) if rule.outcome.not_executed_if is not None else None
     key = key_of(call, rule)
+    body = readable_body(capture) if reads_answers(rule.outcome, key) else None
     verdict = judge_answer(status, body, safe=call.safe, rule=rule.outcome, key=key)
     if verdict is Verdict.IN_DOUBT:
         reason = f"the upstream answered {status}, which does not say whether the call took effect"
-        if key is not None and status in key.mismatch:
+        mismatch = is_mismatch(status, body, key)
+        if mismatch:
             reason = f"the upstream answered {status}: it knows the call's key for another request"
-        return _doubt(reason, capture, status=status, call=call, now=now)
+        doubt = _doubt(reason, capture, status=status, call=call, now=now)
+        return doubt._replace(mismatch=mismatch)
     if verdict is Verdict.NOT_EXECUTED and call.unresolved:
         reason = f"the upstream refused it now ({status}); {EARLIER}"
         return _doubt(reason, capture, status=status, call=call, now=now)
@@ -143,16 +146,18 @@ def key_of(call: Call, rule: Rule) -> UpstreamKey | None:
     return rule.upstream_key if call.terms is not None and call.terms.key else None
 
 
-def withholds(
-    status: int, unresolved: bool, *, safe: bool, rule: Rule, sent_with: UpstreamKey | None
-) -> bool:
-    """Whether an answer of this status may turn out not to be for the caller. `unresolved`: an earlier send
-    is, and an answer by which nothing was executed now says nothing of that one."""
+def withholds(status: int, unresolved: bool, *, safe: bool, rule: Rule, sent_with: UpstreamKey | None) -> int:
+    """How much of an answer of this status is held back, because it may turn out not to be for the caller:
+    NOTHING, ALL of it, or as much as a rule's expression reads. `unresolved`: an earlier send is, and an
+    answer by which nothing was executed now says nothing of that one."""
     key = rule.upstream_key if unresolved else sent_with
     verdict = judge_status(status, safe=safe, rule=rule.outcome, key=key)
-    if verdict is Verdict.IN_DOUBT or not unresolved:
-        return verdict is Verdict.IN_DOUBT
-    return verdict is Verdict.NOT_EXECUTED or rule.outcome.not_executed_if is not None
+    if verdict is Verdict.IN_DOUBT or (unresolved and verdict is Verdict.NOT_EXECUTED):
+        return ALL
+    by_key = key is not None and key.mismatch_if is not None
+    may_be_doubt = rule.outcome.in_doubt_if is not None or by_key
+    may_say_no = unresolved and rule.outcome.not_executed_if is not None
+    return READABLE if not safe and (may_be_doubt or may_say_no) else NOTHING
 
 
 def readable_body(capture: Capture, limit: int = READABLE) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from proxy.core.clauses import UpstreamKey
 from proxy.core.headers import Headers
 from proxy.core.intent import Call
-from proxy.core.upstream_key import with_field, with_header
+from proxy.core.upstream_key import with_fields, with_header
 from proxy.intended import Intent
 from proxy.recorded import Unrepeatable, real_target, sent_request
 from proxy.spool import Spool
@@ -22,7 +22,7 @@ from proxy.upstream.client import request_head
 def with_key(out: Outgoing, key: UpstreamKey, value: str) -> Outgoing:
     headers, body = with_header(out.headers, key, value), out.body
     if key.body is not None and body is not None:
-        keyed = with_field(body.whole(), key.body, value)
+        keyed = with_fields(body.whole(), key, value)
         assert keyed is not None  # a key is minted only for what can carry it
         body = Spool.of(keyed)
         headers = _framed(headers, len(keyed))

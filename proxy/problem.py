@@ -93,11 +93,13 @@ def problem_of(refusal: errors.Refusal, *, forward: bool = False) -> Problem:
 def render(refusal: errors.Refusal, *, forward: bool = False) -> tuple[int, Headers, bytes]:
     """Status, headers and body of semel's own answer. `forward`: to a client of the forward proxy."""
     problem = problem_of(refusal, forward=forward)
+    detail = _detail(refusal.detail, problem.advice)
     members = {
         "type": f"urn:semel:{problem.name}",
         "title": problem.title,
         "status": problem.status,
-        "detail": _detail(refusal.detail, problem.advice),
+        "detail": detail,
+        "message": detail,  # what SDKs that know nothing of RFC 9457 show to people
         **refusal.members,
     }
     # The line break is for people with curl: a prompt would stick to the last brace.

@@ -7,6 +7,7 @@ spliced: once a reader has seen a byte, a break can only end in an aborted conne
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from proxy.faults import Point
 from proxy.spool import CHUNK, Spool
 from proxy.upstream.base import Headers
 
+# How many bytes of an answer are held back until it is clear whom it is for.
+NOTHING, ALL = -1, sys.maxsize
 # How far the upstream may run ahead of the slowest reader once an answer is no longer kept.
 WINDOW = 1024 * 1024
 
@@ -61,7 +64,7 @@ class Capture:
         memory: int = 1024 * 1024,
         directory: Path | None = None,
         hold_end: bool = True,
-        withholds: Callable[[int, bool], bool] = lambda status, unresolved: False,
+        withholds: Callable[[int, bool], int] = lambda status, unresolved: NOTHING,
     ) -> None:
         self._limit = limit
         self._memory = memory
@@ -71,7 +74,6 @@ class Capture:
         self.unresolved = False  # an earlier send is: an answer must speak for that one too
         self._waiters: list[asyncio.Future[None]] = []
         self.readers: list[Reader] = []
-        self.withheld = False  # the status alone says that the caller may not get this answer
         self.handed_on = False
         self.stored: bool | None = None  # whether the answer was kept; None while that is open
         self.refusal: Exception | None = None
@@ -79,8 +81,9 @@ class Capture:
         self._reset()
 
     def withhold(self) -> None:
-        """Whatever its status, nothing of the answer is handed on before its end is recorded."""
-        self._withholds = lambda _status, _unresolved: True
+        """Whatever its status, nothing of the answer is handed on before its end is recorded; but for one
+        that is too long for the record."""
+        self._withholds = lambda _status, _unresolved: self._limit
 
     def _reset(self) -> None:
         self.status = 0
@@ -93,13 +96,20 @@ class Capture:
         self._length: int | None = None
         self._events: EventStream | CodedEventStream | None = None
         self.visible = 0
+        self._held_back = NOTHING
+
+    @property
+    def withheld(self) -> bool:
+        """The caller may not get this answer: its status says so, or nobody has read yet what it means. What
+        is too long to be kept nobody will read."""
+        return self.received <= self._held_back and (self._held_back == ALL or not self.overflowed)
 
     # ---- the writer's side ----
 
     def head(self, status: int, headers: Headers) -> None:
         faults.reach(Point.ANSWER_HEAD)
         self.status, self.headers = status, headers
-        self.withheld = self._withholds(status, self.unresolved)
+        self._held_back = self._withholds(status, self.unresolved)
         self._length = content_length(headers)
         if self._hold_end and is_event_stream(headers):
             applied = codings(headers)

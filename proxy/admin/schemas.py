@@ -211,6 +211,7 @@ PROBLEM: Schema = {
         "title": TEXT,
         "status": {"type": "integer"},
         "detail": TEXT,
+        "message": TEXT,
         "call": ID,
         "state": STATE,
         "version": {"type": "integer"},

@@ -29,7 +29,7 @@ def add_policies_flag(command: argparse.ArgumentParser) -> None:
         "--policies",
         action="append",
         metavar="PATH",
-        help='file, directory or "presets"; repeatable, later ones win',
+        help='file, directory or "presets", in place of the default (presets); repeatable, later ones win',
     )
 
 

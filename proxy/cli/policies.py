@@ -9,33 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.cli import policy_rules
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_beside
 from proxy.cli.output import DONE, Refused, add_json, print_json, print_table, printable, warn
 from proxy.cli.parsing import examples
 
 if TYPE_CHECKING:
-    from proxy.core.policy import Rule, Upstream
+    from proxy.core.policy import Upstream
 
 _POLICY = {
     "name": {"type": "string"},
+    "about": {"type": ["string", "null"]},
     "preset": {"type": "boolean"},
+    "verified": {"type": ["string", "null"], "format": "date"},  # null: nobody says that it was checked
     "in_use": {"type": "boolean"},
     "base_url": {"type": "string", "pattern": "^https?://"},
     "file": {"type": "string"},
-}
-_RULE = {
-    "type": "object",
-    "required": ["name", "methods", "path", "tool", "mode", "safe", "ttl_seconds"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string"},
-        "methods": {"type": "array", "items": {"type": "string"}},
-        "path": {"type": ["string", "null"]},
-        "tool": {"type": ["string", "null"]},  # null: the method and the path
-        "mode": {"enum": ["once", "cache", "pass", "deny"]},
-        "safe": {"type": ["boolean", "null"]},  # null: by method
-        "ttl_seconds": {"type": "number", "minimum": 0},
-    },
 }
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -64,7 +53,7 @@ SCHEMA = {
             "additionalProperties": False,
             "properties": {
                 **_POLICY,
-                "rules": {"type": "array", "items": _RULE},
+                "rules": {"type": "array", "items": policy_rules.RULE},
                 "text": {"type": "string"},
             },
         },
@@ -126,10 +115,18 @@ def run_list(options: argparse.Namespace) -> int:
         print("Write a policy file and name it with --policies PATH, or under `policies` in semel.yaml.")
         return DONE
     rows = [
-        (one.name, one.base_url, len(one.upstream.rules), "yes" if one.in_use else "no", one.file)
+        (
+            one.name,
+            one.upstream.about,
+            one.base_url,
+            len(one.upstream.rules),
+            one.upstream.verified or "no",
+            "yes" if one.in_use else "no",
+            one.file.name if one.preset else one.file,
+        )
         for one in policies
     ]
-    print_table(("NAME", "BASE URL", "RULES", "IN USE", "FILE"), rows)
+    print_table(("NAME", "WHAT", "BASE URL", "RULES", "CHECKED", "IN USE", "FILE"), rows)
     if not any(one.preset for one in policies):
         warn("No presets ship with this version of semel.")
     return DONE
@@ -149,12 +146,12 @@ def run_show(options: argparse.Namespace) -> int:
             "named with --policies PATH or in semel.yaml."
         )
     chosen = max(named, key=lambda one: one.in_use)  # the one that counts, where a preset was replaced
-    rules = [_rule(rule) for rule in chosen.upstream.rules]
+    rules = [policy_rules.told(rule) for rule in chosen.upstream.rules]
     text = chosen.file.read_bytes().decode()
     if options.json:
         print_json({**_said(chosen), "rules": rules, "text": text})
     elif options.rules:
-        _print_rules(chosen)
+        policy_rules.print_rules(chosen.upstream)
     else:
         _print_file(text)
     return DONE
@@ -216,48 +213,10 @@ def policy_names(parsed_args: argparse.Namespace, **_: object) -> list[str]:
 def _said(policy: Policy) -> dict[str, object]:
     return {
         "name": policy.name,
+        "about": policy.upstream.about or None,
         "preset": policy.preset,
+        "verified": policy.upstream.verified or None,
         "in_use": policy.in_use,
         "base_url": policy.base_url,
         "file": str(policy.file),
     }
-
-
-def _rule(rule: Rule) -> dict[str, object]:
-    return {
-        "name": rule.name,
-        "methods": sorted(rule.methods),
-        "path": rule.path.text if rule.path else None,
-        "tool": rule.tool or None,
-        "mode": rule.mode.value,
-        "safe": _safe(rule),
-        "ttl_seconds": rule.ttl,
-    }
-
-
-def _safe(rule: Rule) -> bool | None:
-    """None: some of the methods that it matches are safe, and some are not."""
-    from proxy.core.policy import SAFE_METHODS
-
-    answers = {rule.is_safe(method) for method in rule.methods or (*SAFE_METHODS, "POST")}
-    return answers.pop() if len(answers) == 1 else None
-
-
-def _print_rules(policy: Policy) -> None:
-    from proxy.core.policy import Mode
-    from proxy.quantities import show_duration
-
-    words = {True: "yes", False: "no", None: "by method"}
-    rows = [
-        (
-            rule.name,
-            ",".join(sorted(rule.methods)) or "any",
-            rule.path.text if rule.path else "any",
-            rule.mode.value,
-            words[_safe(rule)],
-            show_duration(rule.ttl) if rule.mode in (Mode.ONCE, Mode.CACHE) else "",
-        )
-        for rule in policy.upstream.rules
-    ]
-    print_table(("RULE", "METHOD", "PATH", "MODE", "SAFE", "KEPT"), rows)
-    print("\nThe first match wins. Without one: GET, HEAD and OPTIONS pass, everything else happens once.")

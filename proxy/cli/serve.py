@@ -40,7 +40,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--policies",
         action="append",
         metavar="PATH",
-        help='file, directory or "presets"; repeatable, later ones win',
+        help='file, directory or "presets", in place of the default (presets); repeatable, later ones win',
     )
     command.add_argument(
         "--first-token",

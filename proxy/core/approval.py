@@ -13,7 +13,7 @@ from operator import itemgetter
 from proxy.core.canonical import canonical_arguments
 from proxy.core.clauses import Approval
 from proxy.core.document import Document, surely_false
-from proxy.core.identity import Asked, frame, sort_headers
+from proxy.core.identity import Asked, frame, left_out, sort_headers
 from proxy.core.intent import Call, Entry, Event, State, advance, evolve, is_live, next_state
 from proxy.core.policy import Rule
 from proxy.core.terms import Terms
@@ -30,13 +30,14 @@ def needs_person(approval: Approval, document: Document) -> bool:
     return approval.when is None or not document.whole or not surely_false(approval.when, document.value)
 
 
-def binding(asked: Asked, rule: Rule, secret: bytes) -> bytes:
+def binding(asked: Asked, rule: Rule, secret: bytes, further: tuple[str, ...] = ()) -> bytes:
     """What a permission is bound to, but for the occurrence. Not narrowed by `include`, nothing normalised:
-    a person permits what is there to be read."""
+    a person permits what is there to be read. `further`: headers that the rule counts by now that asks."""
     arguments = canonical_arguments(
-        path=asked.path_names, query=asked.query, body=asked.body, exclude=rule.key.exclude
+        path=asked.path_names, query=asked.query, body=asked.body, exclude=left_out(asked.body, rule.key)
     )
-    keyed = sorted(sort_headers(asked.headers, rule.key.headers).keyed, key=itemgetter(0))  # stable
+    counted = sort_headers(asked.headers, (*rule.key.counted, *further)).keyed
+    keyed = sorted(counted, key=itemgetter(0))  # stable
     where = (asked.upstream.encode(), asked.host.encode(), asked.method.encode(), asked.raw_path)
     parts = (b"approval", *where, arguments, *(part for pair in keyed for part in pair))
     return blake2b(frame(parts), digest_size=32, key=secret).digest()

@@ -135,12 +135,25 @@ class Body(NamedTuple):
     data: bytes = b""
 
 
+def is_json(media_type: str) -> bool:
+    """AWS calls it by a name of its own."""
+    return media_type == "application/json" or media_type.endswith("+json") or media_type in _AMZ_JSON
+
+
+_AMZ_JSON = ("application/x-amz-json-1.0", "application/x-amz-json-1.1")
+
+
+def is_json_in_disguise(form: bytes) -> bool:
+    """Some clients send JSON and call it a form (curl's -d), and many an API reads it all the same."""
+    return form.lstrip()[:1] in (b"{", b"[")
+
+
 def read_body(body: Body) -> tuple[str, Json] | None:
     """The body as (kind, value): json, form, multipart, or its digest. None without one."""
     if not body.data:
         return None
     try:
-        if body.media_type == "application/json" or body.media_type.endswith("+json"):
+        if is_json(body.media_type):
             return "json", parse_json(body.data)
         if body.media_type == "application/x-www-form-urlencoded":
             return "form", parse_pairs(body.data)
@@ -210,8 +223,9 @@ def argument_steps(name: str, body_is_parsed: bool) -> tuple[str, ...]:
 
 
 def _split_brackets(part: str) -> list[str]:
-    base = part.rstrip("[]")
-    arrays = part.count("[]")
+    base, arrays = part, 0
+    while base.endswith("[]"):
+        base, arrays = base[:-2], arrays + 1
     return ([base] if base else []) + ["[]"] * arrays
 
 

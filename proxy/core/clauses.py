@@ -48,10 +48,16 @@ class UpstreamKey:
     max_length: int = 64
     encoding: KeyEncoding = KeyEncoding.TEXT
     mismatch: frozenset[int] = frozenset()  # "this key was used for something else": doubt, not a result
+    mismatch_if: str | None = None  # the same, as JMESPath on the answer
+    beside: tuple[
+        tuple[str, str | int | bool], ...
+    ] = ()  # further fields of the body, and what they are set to
 
     def __post_init__(self) -> None:
         if (self.header is None) == (self.body is None):
             raise ValueError("an upstream key goes into a header or into the body")
+        if self.beside and self.body is None:
+            raise ValueError("further fields stand in the body, beside a key that does")
         if self.encoding is KeyEncoding.UUID and self.max_length < 36:
             raise ValueError("a UUID has 36 characters")
 

@@ -8,17 +8,23 @@ and whoever reads the document must be content with that: see `Document.whole`.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import jmespath
 from jmespath.visitor import TreeInterpreter
 
-from proxy.core.canonical import Body, NotCanonical, parse_json, parse_pairs
+from proxy.core.canonical import Body, NotCanonical, is_json, is_json_in_disguise, parse_json, parse_pairs
 from proxy.core.outcome import compiled
 from proxy.core.redaction import MARK
 
 Json: TypeAlias = Any
+
+
+# What JSON and forms are written in; in another one the same bytes may mean something else.
+_CHARSET = re.compile(rb"charset\s*=\s*\"?([^;\"\s]+)", re.IGNORECASE)
+_PLAIN_CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 
 
 class Document(NamedTuple):
@@ -45,9 +51,14 @@ def document_of(*, path: dict[str, str], query: bytes, body: Body) -> Document:
 
 
 def _parsed(body: Body) -> Json:
+    charset = _CHARSET.search(body.content_type)
+    if charset is not None and charset[1].lower() not in _PLAIN_CHARSETS:
+        raise NotCanonical("in a charset that its reader may take another way")
     if body.media_type == "application/x-www-form-urlencoded":
+        if is_json_in_disguise(body.data):
+            raise NotCanonical("JSON that is said to be a form")
         return parse_pairs(body.data)
-    if body.media_type == "application/json" or body.media_type.endswith("+json"):
+    if is_json(body.media_type):
         parse_json(body.data)  # duplicate keys and the like: two readers could see two things
         try:
             return json.loads(body.data)
@@ -81,12 +92,26 @@ def _is_honest(node: Json, value: Json) -> bool:
             return all(_is_honest(child, value) for child in children)
         case "and_expression":
             return any(_is_honest(child, value) and not _seen(child, value) for child in children)
+        case "pipe":
+            left, right = children
+            return not _compares_inside(left) and _is_honest(right, _seen(left, value))
         case _:
-            return True
+            return not _compares_inside(node)
+
+
+def _compares_inside(node: Json) -> bool:
+    """Whether a comparison stands somewhere in it, but for the conditions of filters."""
+    if node["type"] == "comparator":
+        return True
+    below = node["children"][:2] if node["type"] == "filter_projection" else node["children"]
+    return any(_compares_inside(child) for child in below if isinstance(child, dict))
 
 
 def _compares(sides: list[Json], value: Json) -> bool:
-    """Two values of one kind, none of them nothing; or with a `null` that the rule itself names."""
+    """Two values of one kind, none of them nothing; or with a `null` that the rule itself names. Not what
+    other comparisons came to."""
+    if any(_compares_inside(side) for side in sides):
+        return False
     if any(side["type"] == "literal" and side["value"] is None for side in sides):
         return True
     kinds = {_kind(_seen(side, value)) for side in sides}

@@ -50,6 +50,15 @@ def end_to_end(headers: Headers) -> Headers:
     return tuple(kept)
 
 
+@lru_cache(maxsize=MANY_HEADS)
+def without_nominated(headers: Headers) -> Headers:
+    """Without what Connection names: that goes no further, so it chooses and names nothing either."""
+    for name, value in headers:
+        if name.lower() == b"connection" and value.strip(b" \t").lower() not in (b"keep-alive", b"close"):
+            return end_to_end(headers)
+    return headers
+
+
 def without_semel(headers: Headers) -> Headers:
     """Without what is said to semel (Semel-Run, Semel-Token, …): no upstream ever sees it."""
     return tuple([pair for pair in headers if not pair[0].lower().startswith(SEMEL_PREFIX)])

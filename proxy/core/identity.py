@@ -12,21 +12,27 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 import xxhash
 
-from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS, Body
+from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS, Body, read_body
 from proxy.core.headers import MANY_HEADS, Headers
-from proxy.core.policy import ClientKey, Credential, Rule
+from proxy.core.policy import ClientKey, Credential, Implied, KeyRecipe, Rule
 from proxy.errors import BadRequest
 
 # Headers that choose what is answered. Everything else may change when a crashed agent comes back.
 KEYED_HEADERS = frozenset({b"accept", b"range", b"prefer"})
 KEYED_PREFIX = b"if-"
+CLIENTS_OWN = b"idempotency-key"
 CREDENTIAL_HEADERS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key", b"x-goog-api-key"})
 # Of a signature only the access key id is the caller; the rest changes with every request.
 _SIGV4 = re.compile(rb"^AWS4-[A-Z0-9-]+\s+.*?Credential=([^/,\s]+)/", re.DOTALL)
+
+
+# As canonical.py writes whole numbers that are long; a fraction has a negative exponent.
+_LONG_WHOLE = re.compile(rb"-?[0-9]+e[0-9]+")
 
 
 class Asked(NamedTuple):
@@ -95,11 +101,15 @@ def credential_names(further: tuple[str, ...]) -> frozenset[bytes]:
 
 
 def sort_headers(
-    headers: Iterable[tuple[bytes, bytes]], named: tuple[str, ...] = (), further: tuple[str, ...] = ()
+    headers: Iterable[tuple[bytes, bytes]],
+    named: tuple[str, ...] = (),
+    further: tuple[str, ...] = (),
+    key_header: str = "",
 ) -> Sorted:
-    """`named`: the rule's keyed headers; `further`: the policy's headers that carry credentials."""
+    """`named`: the rule's keyed headers; `further`: the policy's headers that carry credentials;
+    `key_header`: where the upstream takes a key. A client that puts one there means that one."""
     wanted, secret = _named(named, KEYED_HEADERS), credential_names(further)
-    found = Sorted([], [], [])
+    found, place, plain = Sorted([], [], []), key_header.encode(), []
     for raw_name, value in headers:
         name = raw_name.lower()
         if name in wanted or name.startswith(KEYED_PREFIX):
@@ -109,9 +119,11 @@ def sort_headers(
         if name in secret:
             signature = _SIGV4.match(value) if name == b"authorization" else None
             found.credentials.append((name, b"sigv4:" + signature[1] if signature else value))
-        elif name == b"idempotency-key":
+        elif name == place:
             found.client_keys.append(value)
-    return found
+        elif name == CLIENTS_OWN:
+            plain.append(value)
+    return found if found.client_keys else found._replace(client_keys=plain)
 
 
 def _framed(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -133,25 +145,68 @@ class _Spoken(NamedTuple):
 
 
 @lru_cache(maxsize=MANY_HEADS)
-def _spoken(headers: Headers, named: tuple[str, ...], further: tuple[str, ...]) -> _Spoken:
+def _spoken(headers: Headers, named: tuple[str, ...], further: tuple[str, ...], key_header: str) -> _Spoken:
     """An agent's requests to one place mostly differ in their bodies only."""
-    found = sort_headers(headers, named, further)
+    found = sort_headers(headers, named, further, key_header)
     return _Spoken(_framed(found.keyed), tuple(found.client_keys), tuple(found.credentials))
 
 
 _known_principal = lru_cache(maxsize=MANY_HEADS)(principal)
 
 
+def key_in_body(body: Body, implied: Implied) -> bytes:
+    """What the client put where the upstream takes a key; empty where there is none, or where something is
+    missing beside it that makes it one."""
+    read = _json_object(body) if implied.client_field else None
+    if read is None or any(_member(read, name) != value for name, value in implied.client_beside):
+        return b""
+    return _as_key(_member(read, implied.client_field))
+
+
+def left_out(body: Body, key: KeyRecipe) -> tuple[str, ...]:
+    """The arguments that do not count: what could be a key is none, where the upstream takes one."""
+    field = key.implied.client_field
+    read = _json_object(body) if field else None
+    if read is None or not _as_key(_member(read, field)):
+        return key.exclude
+    return (*key.exclude, f"body.{field}")
+
+
+def _json_object(body: Body) -> dict[str, Any] | None:
+    read = read_body(body)
+    return read[1] if read is not None and read[0] == "json" and isinstance(read[1], dict) else None
+
+
+def _member(node: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
+    for step in path.split("."):
+        node = node.get(step) if isinstance(node, dict) else None
+    return node
+
+
+def _as_key(value: Any) -> bytes:  # noqa: ANN401 (JSON)
+    """Texts and whole numbers, however long."""
+    if isinstance(value, orjson.Fragment):
+        text = orjson.dumps(value)
+        return text if _LONG_WHOLE.fullmatch(text) else b""
+    is_key = isinstance(value, str | int) and not isinstance(value, bool)
+    return str(value).encode("utf-8", "surrogatepass") if is_key else b""
+
+
 def client_key(values: Sequence[bytes], asked: Asked, rule: Rule) -> bytes | None:
     """The client's own Idempotency-Key where it counts: outside a run, unless the rule ignores it."""
-    if rule.key.client_key is ClientKey.IGNORE or asked.run:
+    key = rule.key
+    if key.client_key is ClientKey.IGNORE or asked.run:
         return None
+    if in_body := key_in_body(asked.body, key.implied):
+        return in_body
     if len(values) > 1:
         raise BadRequest("Send one Idempotency-Key, not several.")
     if values and not values[0]:
         raise BadRequest("The Idempotency-Key is empty: give it a value, or leave it out.")
-    if not values and rule.key.client_key is ClientKey.REQUIRE:
-        raise BadRequest(f"The rule {rule.name!r} requires an Idempotency-Key: send one per intended effect.")
+    if not values and key.client_key is ClientKey.REQUIRE:
+        field, header = key.implied.client_field, key.implied.client_header
+        place = f"a key as {field!r} in the body" if field else f"the header {header or 'Idempotency-Key'}"
+        raise BadRequest(f"The rule {rule.name!r} requires {place}: send one per intended effect.")
     return values[0] if values else None
 
 
@@ -169,18 +224,19 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         query=asked.query,
         body=asked.body,
         include=rule.key.include,
-        exclude=rule.key.exclude,
+        exclude=left_out(asked.body, rule.key),
         normalize=rule.key.normalize,
     )
-    found = _spoken(asked.headers, rule.key.headers, asked.credentials)
+    key = rule.key
+    found = _spoken(asked.headers, key.counted, asked.credentials, key.implied.client_header)
     operation = (
         *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
         asked.raw_path,
         found.keyed,
         b"%d" % asked.occurrence,
     )
-    include_principal = rule.key.credential is Credential.INCLUDE or (
-        rule.key.credential is Credential.AUTO and not asked.run
+    include_principal = key.credential is Credential.INCLUDE or (
+        key.credential is Credential.AUTO and not asked.run
     )
     who = _known_principal(found.credentials, secret) if include_principal else b""
     whole = frame((*operation, b"arguments", arguments, b"principal", who))

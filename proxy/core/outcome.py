@@ -1,7 +1,7 @@
 """What an upstream's answer means for the call: final, released, or in doubt.
 
-The rule's own words come first, then the table. A status decides how an answer is handed on; the body
-can only ever say that nothing was executed.
+The rule's own words come first, then the table. What a rule's expressions find in the body counts before the
+status, and doubt before everything.
 """
 
 from __future__ import annotations
@@ -57,9 +57,31 @@ def judge_answer(
 ) -> Verdict:
     """The verdict on a complete answer. `body` is decoded, None where it could not be."""
     by_status = judge_status(status, safe=safe, rule=rule, key=key)
-    if rule.not_executed_if is None or body is None or not _holds(rule.not_executed_if, body):
-        return by_status
-    return Verdict.INCONCLUSIVE if safe else Verdict.NOT_EXECUTED
+    answer = _read(body)
+    if _is_mismatch(status, answer, key):
+        return Verdict.IN_DOUBT
+    if _holds(rule.in_doubt_if, answer):
+        return Verdict.INCONCLUSIVE if safe else Verdict.IN_DOUBT
+    if _holds(rule.not_executed_if, answer):
+        return Verdict.INCONCLUSIVE if safe else Verdict.NOT_EXECUTED
+    return by_status
+
+
+def is_mismatch(status: int, body: bytes | None, key: UpstreamKey | None) -> bool:
+    """Whether the upstream says that it knows the call's key for another request."""
+    if key is None or key.mismatch_if is None:
+        return key is not None and status in key.mismatch
+    return _is_mismatch(status, _read(body), key)
+
+
+def _is_mismatch(status: int, answer: Any, key: UpstreamKey | None) -> bool:  # noqa: ANN401 (JSON)
+    return key is not None and (status in key.mismatch or _holds(key.mismatch_if, answer))
+
+
+def reads_answers(rule: OutcomeRule, key: UpstreamKey | None = None) -> bool:
+    """Whether what an answer means may stand in its body."""
+    by_key = key is not None and key.mismatch_if is not None
+    return by_key or rule.in_doubt_if is not None or rule.not_executed_if is not None
 
 
 @lru_cache(maxsize=1024)
@@ -67,9 +89,23 @@ def compiled(expression: str) -> Any:  # noqa: ANN401 (jmespath has no types)
     return jmespath.compile(expression)
 
 
-def _holds(expression: str, body: bytes) -> bool:
-    """Only an honest `true` counts: an expression that fails, or yields something else, proves nothing."""
+class _Unread:
+    """No answer, or none that is JSON."""
+
+
+def _read(body: bytes | None) -> Any:  # noqa: ANN401 (JSON)
+    """Once, for however many expressions."""
     try:
-        return compiled(expression).search(json.loads(body)) is True
+        return _Unread() if body is None else json.loads(body)
+    except (ValueError, RecursionError):
+        return _Unread()
+
+
+def _holds(expression: str | None, answer: Any) -> bool:  # noqa: ANN401 (JSON)
+    """Only an honest `true` counts: an expression that fails, or yields something else, proves nothing."""
+    if expression is None or isinstance(answer, _Unread):
+        return False
+    try:
+        return compiled(expression).search(answer) is True
     except (ValueError, TypeError, ArithmeticError, RecursionError, jmespath.exceptions.JMESPathError):
         return False

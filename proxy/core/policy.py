@@ -1,13 +1,12 @@
-"""What a policy file says, as frozen values, and which rule a request meets.
+"""What a policy file says, as frozen values. Which rule a request meets is in matching.py.
 
-First match wins. Patterns split on literal `/`; segments compare percent-decoded, so `%2F` never splits.
+Patterns split on literal `/`; segments compare percent-decoded, so `%2F` never splits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from proxy.core.clauses import (
@@ -25,6 +24,8 @@ from proxy.core.clauses import (
 from proxy.core.reachable import Said
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# What calls without a rule are counted under.
+DEFAULT_NAME = "default"
 
 
 class Mode(StrEnum):
@@ -67,6 +68,18 @@ class OnDisconnect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Implied:
+    """What names a call, or does not, without the rule's `key` saying so."""
+
+    headers: tuple[str, ...] = ()  # lower case: they choose the account, or the rule
+    # Where the upstream takes a key, the client may have put its own: that counts as an Idempotency-Key, and
+    # is no argument.
+    client_header: str = ""  # lower case
+    client_field: str = ""  # of the JSON body, dotted
+    client_beside: tuple[tuple[str, str | int | bool], ...] = ()  # without these it is no key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecipe:
     """Which parts of a request name the call."""
 
@@ -76,6 +89,21 @@ class KeyRecipe:
     credential: Credential = Credential.AUTO
     client_key: ClientKey = ClientKey.AUTO
     normalize: tuple[Normalize, ...] = ()
+    implied: Implied = field(default_factory=Implied)
+    counted: tuple[str, ...] = field(init=False, default=(), compare=False)  # all headers that count
+
+    def __post_init__(self) -> None:
+        counted = dict.fromkeys((*self.headers, *self.implied.headers))
+        counted.pop(self.implied.client_header, None)  # a key that is minted anew must not name the call
+        object.__setattr__(self, "counted", tuple(counted))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """What a rule looks at beyond method and path."""
+
+    headers: tuple[tuple[str, tuple[str, ...]], ...] = ()  # lower case; each has one of these values
+    when: str | None = None  # JMESPath on the arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +114,7 @@ class OutcomeRule:
     not_executed: frozenset[int] = frozenset()
     in_doubt: frozenset[int] = frozenset()
     not_executed_if: str | None = None  # JMESPath on the answer's JSON body
+    in_doubt_if: str | None = None  # the same; its word counts before the others'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +192,7 @@ class Rule:
     name: str
     methods: frozenset[str] = frozenset()  # empty: any
     path: PathPattern | None = None  # None: any
+    looks: Looks | None = None  # None: at nothing more
     tool: str = ""
     mode: Mode = Mode.ONCE
     safe: bool | None = None  # None: by method (and cache is always safe)
@@ -208,6 +238,7 @@ class Upstream:
     port: int
     base_path: str = ""  # without a trailing slash
     credentials: tuple[str, ...] = ()  # lower case, beside the well-known ones
+    accounts: tuple[str, ...] = ()  # lower case: headers that name every call; rules have them in their key
     timeouts: Timeouts = field(default_factory=Timeouts)
     rules: tuple[Rule, ...] = ()
     hosts: tuple[str, ...] = ()  # empty: the base address's own
@@ -218,11 +249,15 @@ class Upstream:
     # different placeholders make the same call. Nor does the value that is sent in its place: with a new key
     # it is the same caller, and what was done under the old one keeps its name. None: the one of `inject`.
     replaced: str | None = None
+    about: str = ""  # for people: what it is
+    verified: str = ""  # when its facts were last checked, as 2026-11-17
     # In a run: headers that carry credentials by now. They are not among those that name its calls.
     secret_too: tuple[str, ...] = ()
 
     guards: bool = field(init=False, default=False)  # some rule denies, asks a person, limits, or hides
     shadows: bool = field(init=False, default=False)  # some rule only looks on
+    looks: bool = field(init=False, default=False)  # some rule looks at headers or arguments
+    hides_by_looks: bool = field(init=False, default=False)  # some rule that does redacts something
     secrets: tuple[str, ...] = field(init=False, default=())  # lower case: never in the record
     authority: bytes = field(init=False, default=b"")  # the Host header: the port only where it must be said
 
@@ -236,6 +271,9 @@ class Upstream:
         )
         object.__setattr__(self, "guards", guards)
         object.__setattr__(self, "shadows", any(rule.shadow for rule in self.rules))
+        looking = [rule for rule in self.rules if rule.looks is not None]
+        object.__setattr__(self, "looks", bool(looking))
+        object.__setattr__(self, "hides_by_looks", any(rule.redact != Redact() for rule in looking))
         injected = "" if self.inject is None else self.inject.name
         if self.replaced is None:
             object.__setattr__(self, "replaced", injected)
@@ -267,46 +305,6 @@ def _host_and_port(entry: str, default_port: int) -> tuple[str, int]:
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Match(NamedTuple):
-    rule: Rule
-    names: dict[str, str]
-
-
-# What happens without a matching rule. "default" is their metrics label; a policy may not use that name.
-DEFAULT_NAME = "default"
-DEFAULT_PASS = Rule(name=DEFAULT_NAME, mode=Mode.PASS)
-DEFAULT_READ = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=True)
-DEFAULT_EFFECT = Rule(name=DEFAULT_NAME, mode=Mode.ONCE, safe=False)
-
-
-def find_rule(upstream: Upstream, method: str, raw_path: str) -> Match | None:
-    """The first rule that matches."""
-    segments = split_path(raw_path)
-    for rule in upstream.rules:
-        if rule.methods and method not in rule.methods:
-            continue
-        if rule.path is None:
-            return Match(rule, {})
-        names = rule.path.match(segments)
-        if names is not None:
-            return Match(rule, names)
-    return None
-
-
-def find_shadow(upstream: Upstream, method: str, raw_path: str) -> Match | None:
-    """The rule of a call that is only looked on at. As the policies are now, in a run too: what a run keeps
-    is how its calls are named."""
-    match = find_rule(upstream, method, raw_path) if upstream.shadows else None
-    return match if match is not None and match.rule.shadow else None
-
-
-def default_rule(method: str, *, has_grant_type: bool) -> Match:
-    """What happens without a matching rule. An OAuth token request is never recorded."""
-    if method in SAFE_METHODS:
-        return Match(DEFAULT_READ, {})
-    return Match(DEFAULT_PASS if has_grant_type else DEFAULT_EFFECT, {})
-
-
 @dataclass(frozen=True, slots=True)
 class PolicySet:
     """All upstreams by name. Replaced whole on reload, so a request sees one consistent set."""
@@ -326,8 +324,13 @@ class PolicySet:
         object.__setattr__(self, "_places", bases | places)
 
     def at(self, host: str, port: int) -> tuple[Upstream, ...]:
-        """Whose host this is. The nearest entry counts: the host itself, then `*.` from the left."""
+        """Whose host this is. The nearest entry counts: the host itself, one with a `*` inside, then `*.`
+        from the left."""
         found = self._places.get((host, port), ())
+        labels = host.split(".")
+        for at in range(1, len(labels) if not found else 0):
+            inside = ".".join([*labels[:at], "*", *labels[at + 1 :]])
+            found = found or self._places.get((inside, port), ())
         rest = host
         while not found and "." in rest:
             rest = rest.partition(".")[2]

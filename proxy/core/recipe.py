@@ -16,7 +16,9 @@ from proxy.core.clauses import OnDoubt, Redact
 from proxy.core.policy import (
     ClientKey,
     Credential,
+    Implied,
     KeyRecipe,
+    Looks,
     Mode,
     Normalize,
     PathPattern,
@@ -34,11 +36,13 @@ class UnknownRecipe(Exception):
 def recipe_of(upstream: Upstream) -> str:
     """Version of the canonical form; of each rule match, mode, safe, scope, repeat, key and redact."""
     replaced = {"replaced": upstream.replaced} if upstream.replaced else {}
+    accounts = {"accounts": upstream.accounts} if upstream.accounts else {}
     return orjson.dumps(
         {
             "canonical": CANONICAL_VERSION,
             "credentials": upstream.credentials,
             **replaced,
+            **accounts,
             "rules": [_written(rule) for rule in upstream.rules],
         },
         option=orjson.OPT_SORT_KEYS,
@@ -62,7 +66,19 @@ def _written(rule: Rule) -> dict[str, Any]:
         "client_key": key.client_key,
         "normalize": key.normalize,
         **_redacted(rule.redact),
+        **_looks(rule.looks),
+        **_implied(key.implied),
     }
+
+
+def _looks(looks: Looks | None) -> dict[str, Any]:
+    return {} if looks is None else {"looks": [looks.headers, looks.when]}
+
+
+def _implied(implied: Implied) -> dict[str, Any]:
+    if implied == Implied():
+        return {}
+    return {"implied": [implied.headers, implied.client_header, implied.client_field, implied.client_beside]}
 
 
 def _redacted(redact: Redact) -> dict[str, Any]:
@@ -89,12 +105,14 @@ def pinned(upstream: Upstream, recipe: str) -> tuple[Upstream, int]:
         rules=rules,
         credentials=tuple(said["credentials"]),
         replaced=said.get("replaced", ""),
+        accounts=tuple(said.get("accounts", ())),
         secret_too=upstream.credentials,
     )
     return as_then, canonical
 
 
 def _read(said: dict[str, Any], present: Rule | None) -> Rule:
+    headers, client_header, client_field, beside = said.get("implied", ((), "", "", ()))
     key = KeyRecipe(
         include=tuple(said["include"]),
         exclude=tuple(said["exclude"]),
@@ -102,10 +120,18 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
         credential=Credential(said["credential"]),
         client_key=ClientKey(said["client_key"]),
         normalize=tuple(Normalize(each) for each in said["normalize"]),
+        implied=Implied(
+            headers=tuple(headers),
+            client_header=client_header,
+            client_field=client_field,
+            client_beside=tuple((name, value) for name, value in beside),
+        ),
     )
-    if present is not None and (present.methods, _path(present)) != (
-        frozenset(said["methods"]),
+    looks, methods = _read_looks(said), frozenset(said["methods"])
+    if present is not None and (present.methods, _path(present), present.looks) != (
+        methods,
         said["path"],
+        looks,
     ):
         # Another rule has the name by now: what it knows of its calls, it does not know of these.
         present = replace(present, in_doubt=OnDoubt.HOLD, upstream_key=None, probe=None)
@@ -115,7 +141,8 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
         present or Rule(name=said["name"]),
         redact=redact,
         redacts_now=Redact() if present is None else present.redact,
-        methods=frozenset(said["methods"]),
+        methods=methods,
+        looks=looks,
         path=None if said["path"] is None else PathPattern.parse(said["path"]),
         mode=Mode(said["mode"]),
         safe=said["safe"],
@@ -123,3 +150,10 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
         repeat=Repeat(said["repeat"]),
         key=key,
     )
+
+
+def _read_looks(said: dict[str, Any]) -> Looks | None:
+    if "looks" not in said:
+        return None
+    headers, when = said["looks"]
+    return Looks(headers=tuple((name, tuple(values)) for name, values in headers), when=when)

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from proxy.core.canonical import Body, NotCanonical, argument_steps, parse_json
+from proxy.core.canonical import Body, NotCanonical, argument_steps, is_json, is_json_in_disguise, parse_json
 from proxy.core.headers import Headers
 from proxy.core.policy import PathPattern, Rule
 
@@ -212,11 +212,13 @@ def is_hidden_whole(body: Body) -> bool:
 
 def _hidden(body: Body, names: tuple[str, ...], veil: Veil) -> bytes | None:
     if body.media_type == "application/x-www-form-urlencoded":
+        if is_json_in_disguise(body.data):
+            return None
         try:
             return _hidden_form(body.data.decode("ascii"), names, veil).encode()
         except UnicodeDecodeError:
             return None
-    if body.media_type == "application/json" or body.media_type.endswith("+json"):
+    if is_json(body.media_type):
         try:
             parse_json(body.data)  # duplicate keys and the like
             value = _spelled(body.data.decode())

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.core.identity import credential_names, principal, sort_headers
+from proxy.core.canonical import Body
+from proxy.core.identity import credential_names, key_in_body, principal, sort_headers
+from proxy.core.policy import KeyRecipe
 
 # Headers that stay the same over one call's retries and differ between calls.
 TOKEN_HEADERS = frozenset({b"idempotency-key", b"amz-sdk-invocation-id"})
@@ -23,18 +25,28 @@ class Evidence(NamedTuple):
 NO_EVIDENCE = Evidence(NO_TOKENS, 0, b"")
 
 
-def evidence_of(headers: Iterable[tuple[bytes, bytes]], further: tuple[str, ...], secret: bytes) -> Evidence:
-    """`further`: the policy's headers that carry credentials."""
-    tokens: frozenset[str] = NO_TOKENS
-    count, secrets = 0, credential_names(further)
+def evidence_of(
+    headers: Iterable[tuple[bytes, bytes]],
+    body: Body,
+    key: KeyRecipe,
+    further: tuple[str, ...],
+    secret: bytes,
+) -> Evidence:
+    """`key` says where else a client may have put a key of its own; `further`: the policy's headers that
+    carry credentials."""
+    count, secrets, place = 0, credential_names(further), key.implied.client_header.encode()
     shown: list[tuple[bytes, bytes]] = []
+    kept: list[tuple[bytes, bytes]] = [(b"body", key_in_body(body, key.implied))]
     for pair in headers:
         name, value = pair[0].lower(), pair[1]
         if name in secrets:
             shown.append(pair)
-        elif name in TOKEN_HEADERS and value:
-            tokens |= {blake2b(name + b"\0" + value, digest_size=16, key=secret).hexdigest()}
+        elif name in TOKEN_HEADERS or name == place:
+            kept.append((name, value))
         elif name == RETRY_COUNT and value.isdigit() and len(value) < 10:
             count = int(value)
     who = principal(sort_headers(shown, (), further).credentials, secret) if shown else b""
-    return Evidence(tokens, count, who)
+    tokens = {
+        blake2b(name + b"\0" + value, digest_size=16, key=secret).hexdigest() for name, value in kept if value
+    }
+    return Evidence(frozenset(tokens), count, who)

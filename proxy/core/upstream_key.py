@@ -13,10 +13,10 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the typed m
 from proxy.core.canonical import NotCanonical, parse_json
 from proxy.core.clauses import UpstreamKey
 from proxy.core.headers import Headers
+from proxy.core.identity import CLIENTS_OWN
 
 # A key is put into bodies up to this size.
 LOOKED_INTO = 1024 * 1024
-CLIENTS_OWN = b"idempotency-key"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ONE_VALUE = json.JSONDecoder().raw_decode
 _SIGNED = b"aws4-"
@@ -32,7 +32,7 @@ def can_carry(key: UpstreamKey, headers: Headers, body: bytes | None) -> bool:
         return False
     if named.get(b"authorization", b"").lower().startswith(_SIGNED) or any(map(_COVERED.search, named)):
         return False  # a signature or a digest covers the body
-    return with_field(body, key.body or "", "") is not None
+    return with_fields(body, key, "") is not None
 
 
 def with_header(headers: Headers, key: UpstreamKey, value: str) -> Headers:
@@ -42,7 +42,16 @@ def with_header(headers: Headers, key: UpstreamKey, value: str) -> Headers:
     return (*kept, (ours, value.encode())) if ours else kept
 
 
-def with_field(body: bytes, path: str, value: str) -> bytes | None:
+def with_fields(body: bytes, key: UpstreamKey, value: str) -> bytes | None:
+    """The JSON object with the key, and what goes beside it; None where it cannot have them."""
+    assert key.body is not None
+    keyed: bytes | None = body
+    for path, member in ((key.body, value), *key.beside):
+        keyed = None if keyed is None else with_field(keyed, path, member)
+    return keyed
+
+
+def with_field(body: bytes, path: str, value: str | int | bool) -> bytes | None:
     """The JSON object with this field set; None where it is none, or has no single meaning."""
     try:
         if not isinstance(parse_json(body), dict):
@@ -56,7 +65,7 @@ def with_field(body: bytes, path: str, value: str) -> bytes | None:
         return None
 
 
-def _with_member(text: str, steps: list[str], value: str) -> bytes | None:
+def _with_member(text: str, steps: list[str], value: str | int | bool) -> bytes | None:
     start = _after_space(text, 0)
     for depth, name in enumerate(steps):
         found = _member(text, start, name)
@@ -85,7 +94,7 @@ def _member(text: str, start: int, wanted: str) -> tuple[int, int] | None:
     return None
 
 
-def _inserted(text: str, start: int, names: list[str], value: str) -> str:
+def _inserted(text: str, start: int, names: list[str], value: str | int | bool) -> str:
     member: object = value
     for name in reversed(names[1:]):
         member = {name: member}

@@ -16,7 +16,7 @@ from proxy.core.identity import KEYED_HEADERS, KEYED_PREFIX, sort_headers
 from proxy.core.policy import Rule
 from proxy.explaining.arguments import argument_differences
 from proxy.explaining.parts import Difference, Part, cut
-from proxy.explaining.request import client_key_counts, credentials_count
+from proxy.explaining.request import client_key_counts, client_keys, credentials_count, key_place
 from proxy.front.naming import Named, ToName
 from proxy.front.sending import without_secrets
 
@@ -81,8 +81,8 @@ def _why_path(one: str, other: str, rule: Rule, rule_there: Rule) -> str:
 
 def _headers(here: ToName, there: ToName, rule: Rule) -> Iterator[Difference]:
     further = here.upstream.credentials
-    mine = sort_headers(here.counted, rule.key.headers, further)
-    yours = sort_headers(there.counted, rule.key.headers, further)
+    mine = sort_headers(here.counted, rule.key.counted, further)
+    yours = sort_headers(there.counted, rule.key.counted, further)
     for name in sorted({name for name, _ in (*mine.keyed, *yours.keyed)}):
         one = [value for key, value in mine.keyed if key == name]
         other = [value for key, value in yours.keyed if key == name]
@@ -94,14 +94,15 @@ def _headers(here: ToName, there: ToName, rule: Rule) -> Iterator[Difference]:
                 here=_header_values(one, secret=secret),
                 there=_header_values(other, secret=secret),
                 name=name.decode("latin-1"),
-                fixed="this header is always part of the name" if _always_keyed(name) else "",
+                fixed=_why_fixed(name, rule),
             )
-    if client_key_counts(here, rule) and mine.client_keys != yours.client_keys:
+    my_keys, your_keys = client_keys(here, rule), client_keys(there, rule)
+    if client_key_counts(here, rule) and my_keys != your_keys:
         yield Difference(
             part=Part.CLIENT_KEY,
-            field="header idempotency-key",
-            here=_header_values(mine.client_keys),
-            there=_header_values(yours.client_keys),
+            field=key_place(rule),
+            here=_header_values(my_keys),
+            there=_header_values(your_keys),
         )
     if credentials_count(here, rule) and _ordered(mine.credentials) != _ordered(yours.credentials):
         yield Difference(
@@ -110,6 +111,12 @@ def _headers(here: ToName, there: ToName, rule: Rule) -> Iterator[Difference]:
             here=_names_only(mine.credentials),
             there="others; the record keeps no secrets" if yours.credentials else None,
         )
+
+
+def _why_fixed(name: bytes, rule: Rule) -> str:
+    if name.decode("latin-1") in rule.key.implied.headers:
+        return "this header chooses the account, or the rule: it is always part of the name"
+    return "this header is always part of the name" if _always_keyed(name) else ""
 
 
 def _always_keyed(name: bytes) -> bool:
@@ -133,7 +140,7 @@ def _header_values(values: list[bytes], *, secret: bool = False) -> str | None:
 
 def counted_headers(headers: Headers, rule: Rule, further: tuple[str, ...]) -> list[tuple[str, str]]:
     """Name and value of the headers that are part of the name, values of secrets aside."""
-    keyed = sort_headers(headers, rule.key.headers, further).keyed
+    keyed = sort_headers(headers, rule.key.counted, further).keyed
     told = []
     for name, value in keyed:
         secret = not without_secrets(((name, b""),), further)

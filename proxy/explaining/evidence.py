@@ -49,9 +49,9 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
             return Seen(candidate, has_its_name=True)
     named = name(alike)
     rule = named.match.rule
-    may_differ = hidden(with_unknown_hidden(recorded, rule.key.headers))
+    may_differ = hidden(with_unknown_hidden(recorded, rule.key.counted))
     if not credentials_count(recorded, rule):
-        may_differ = tuple(pair for pair in may_differ if pair[0].decode("latin-1") in rule.key.headers)
+        may_differ = tuple(pair for pair in may_differ if pair[0].decode("latin-1") in rule.key.counted)
     renamed = (
         call.rule != rule.name
         or named.identity is None
@@ -62,7 +62,7 @@ def with_credentials(call: Call, arguments: bytes, recorded: ToName, here: ToNam
         return Seen(alike, has_its_name=False, note=CHANGED)
     if assumed := _not_given(here, rule):
         return Seen(alike, has_its_name=True, assumed=assumed)
-    return Seen(with_unknown_hidden(recorded, rule.key.headers), has_its_name=False)
+    return Seen(with_unknown_hidden(recorded, rule.key.counted), has_its_name=False)
 
 
 def _not_given(here: ToName, rule: Rule) -> str:
@@ -70,7 +70,7 @@ def _not_given(here: ToName, rule: Rule) -> str:
     if credentials_count(here, rule):
         given = sort_headers(here.counted, (), here.upstream.credentials).credentials
         return "" if given else "no credentials were given with -H: taken to be the same caller"
-    keyed = {name.encode() for name in rule.key.headers}
+    keyed = {name.encode() for name in rule.key.counted}
     if any(name.lower() in keyed for name, _ in hidden(here)):
         return ""
     secret = (name.decode() for name, _ in hidden(here._replace(headers=tuple((one, b"") for one in keyed))))

@@ -88,7 +88,8 @@ class _Trial:
         here = pair.here
         self._pair = pair
         self._is_new = rule.name == DEFAULT_NAME
-        self._rule = read_rule(_rule_for(here, rule.key)) if self._is_new else rule
+        self._implied = rule.key.implied
+        self._rule = self._completed(read_rule(_rule_for(here, rule.key))) if self._is_new else rule
         rules = here.upstream.rules
         self._upstream = replace(here.upstream, rules=(*rules, self._rule) if self._is_new else rules)
         self.left_over: tuple[Difference, ...] = ()
@@ -113,16 +114,20 @@ class _Trial:
         try:
             if self._is_new:
                 text = _rule_for(self._pair.here, recipe)
-                named = self._named_by(read_rule(text))
+                named = self._named_by(self._completed(read_rule(text)))
             else:
                 text = key_line(recipe)
-                named = self._named_by(replace(self._rule, key=read_key(text)))
+                named = self._named_by(self._completed(replace(self._rule, key=read_key(text))))
         except Unreadable:
             return None
         if not same_name(*named):
             return None
         careful = tuple(_careful(self._rule.key, recipe, named[0]))
         return Suggestion(yaml=text, whole_rule=self._is_new, careful=careful)
+
+    def _completed(self, rule: Rule) -> Rule:
+        """With what no `key:` says, as the file's other lines imply it."""
+        return replace(rule, key=replace(rule.key, implied=self._implied))
 
     def _follow(self, recipe: KeyRecipe) -> KeyRecipe | None:
         """Leave out what differs until nothing does."""

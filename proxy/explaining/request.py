@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proxy.core.headers import Headers
-from proxy.core.identity import CREDENTIAL_HEADERS, sort_headers
+from proxy.core.identity import CLIENTS_OWN, CREDENTIAL_HEADERS, key_in_body, sort_headers
 from proxy.core.intent import Call
 from proxy.core.policy import (
     DEFAULT_PORTS,
@@ -24,16 +24,20 @@ from proxy.core.policy import (
     Upstream,
 )
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
-from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
-from proxy.front.naming import ToName
+from proxy.front.address import OwnAddress, Place, UpstreamAddress, parse_target, split_target
+from proxy.front.forwarded import reach
+from proxy.front.naming import ToName, readable_body
 from proxy.front.sending import without_secrets
 from proxy.policy_file.values import host_and_port
 from proxy.settings import Address
+from proxy.settings_schema import Unknown
 from proxy.spool import Spool
 from proxy.store.codec import StoredRequest
 
 _URL = re.compile(r"(https?)://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+# A key is looked for in bodies up to this size.
+LONGEST_LOOKED_INTO = 32 * 1024 * 1024
 _JSON, _FORM = b"application/json", b"application/x-www-form-urlencoded"
 
 
@@ -83,11 +87,15 @@ def find_address(url: str, policies: PolicySet, listen: Address) -> UpstreamAddr
     if at_upstream:
         upstream = max(at_upstream, key=lambda one: (len(one.base_path), one.name))
         return _at_proxy(f"/{upstream.name}{_below(target, upstream.base_path)}")
+    if policies.at(host, port):
+        path, query = split_target(target)
+        at_host = UpstreamAddress("", path, query, place=Place(scheme, host, port))
+        return reach(policies, Unknown.DENY, at_host)[0]
     address = _at_proxy(target)
     if address.upstream not in policies.upstreams:
         known = ", ".join(sorted(policies.upstreams)) or "none: name policy files with --policies PATH"
         raise UnknownUpstream(
-            f"No upstream has its base_url at {scheme}://{authority}, and none is named "
+            f"No upstream has {scheme}://{authority} as its base_url or among its hosts, and none is named "
             f"{address.upstream[:64]!r}; known upstreams: {known}."
         )
     return address
@@ -115,11 +123,12 @@ def _at_proxy(target: str) -> UpstreamAddress:
 
 def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: Upstream) -> ToName:
     """The recorded request as it came, but for what the record does not keep (`hidden`)."""
-    target = stored.target.decode("latin-1")
-    path, mark, query = (_below(target, upstream.base_path) or target).partition("?")
+    target, place = stored.target.decode("latin-1"), _place_of(stored, upstream)
+    below = None if place is not None else _below(target, upstream.base_path)
+    path, mark, query = (below or target).partition("?")
     return ToName(
         upstream=upstream,
-        address=UpstreamAddress(upstream.name, path, query if mark else None),
+        address=UpstreamAddress(upstream.name, path, query if mark else None, place=place),
         method=stored.method,
         headers=stored.headers,
         body=Spool.of(body) if body else None,
@@ -129,11 +138,22 @@ def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: U
     )
 
 
+def _place_of(stored: StoredRequest, upstream: Upstream) -> Place | None:
+    """Where it went, if that is not the base_url but another of the upstream's hosts. (The base_url may have
+    been another one when it went there.)"""
+    sent_to = next((value for name, value in stored.headers if name.lower() == b"host"), b"")
+    if not sent_to or sent_to == upstream.authority:
+        return None
+    host, port = host_and_port(sent_to.decode("latin-1"), DEFAULT_PORTS[upstream.scheme])
+    is_known = PolicySet({upstream.name: upstream}).at(host, port)
+    return Place(upstream.scheme, host, port) if is_known else None
+
+
 def taken_over(typed: Headers, recorded: Headers, rule: Rule, further: tuple[str, ...]) -> Headers:
     """The headers that count which the record has and nobody typed: nearly always a -H that was forgotten."""
 
     def counts(pair: tuple[bytes, bytes]) -> bool:
-        return bool(sort_headers((pair,), rule.key.headers, further).keyed)
+        return bool(sort_headers((pair,), rule.key.counted, further).keyed)
 
     given = {name.lower() for name, _ in typed}
     return tuple(pair for pair in recorded if pair[0].lower() not in given and counts(pair))
@@ -148,6 +168,21 @@ def credentials_count(request: ToName, rule: Rule) -> bool:
 def client_key_counts(request: ToName, rule: Rule) -> bool:
     """In a run it is only evidence of a retry."""
     return rule.key.client_key is not ClientKey.IGNORE and not request.origin
+
+
+def client_keys(request: ToName, rule: Rule) -> list[bytes]:
+    """What the client put where the upstream takes a key, or its Idempotency-Key."""
+    body = readable_body(request.counted, request.body, LONGEST_LOOKED_INTO)
+    if in_body := key_in_body(body, rule.key.implied):
+        return [in_body]
+    return sort_headers(request.counted, key_header=rule.key.implied.client_header).client_keys
+
+
+def key_place(rule: Rule) -> str:
+    """In words: where a client puts a key of its own."""
+    if rule.key.implied.client_field:
+        return f"body.{rule.key.implied.client_field}"
+    return f"header {rule.key.implied.client_header or CLIENTS_OWN.decode()}"
 
 
 def under(request: ToName, rule: Rule, key: KeyRecipe) -> ToName:

@@ -27,7 +27,6 @@ from proxy.core.occurrence import (
     repeat_in_run,
 )
 from proxy.core.policy import DEFAULT_NAME
-from proxy.core.retry_evidence import evidence_of
 from proxy.core.run_record import End, Step
 from proxy.core.runs import Occurrence, with_dead_owners
 from proxy.explaining.in_run import Viewed
@@ -112,8 +111,8 @@ async def _dead(store: Store, known: list[tuple[Step, Occurrence]]) -> frozenset
 
 def _asked(question: InQuestion, store: Store, rows: tuple[Occurrence, ...]) -> tuple[Ask, str]:
     """And what was taken for granted: nobody types credentials to ask about a call in flight."""
-    request, rule, attempt = question.request, question.named.match.rule, question.book.attempt
-    evidence = evidence_of(request.counted, request.upstream.credentials, store.secret)
+    rule, attempt = question.named.match.rule, question.book.attempt
+    evidence = question.named.evidence
     credentials, assumed = evidence.credentials, ""
     in_flight = [x for row in rows for x in row.by(attempt) if x.end is End.UNDER_WAY and x.credentials]
     if not credentials and in_flight and attempt:

@@ -18,7 +18,7 @@ from proxy.explaining.in_run import Viewed
 from proxy.explaining.matching import Compared
 from proxy.explaining.now import Happens
 from proxy.explaining.parts import cut
-from proxy.explaining.request import client_key_counts, credentials_count
+from proxy.explaining.request import client_key_counts, client_keys, credentials_count, key_place
 from proxy.explaining.run_now import Fate
 from proxy.explaining.written import Stands
 from proxy.front.naming import Named, ToName
@@ -191,16 +191,23 @@ def _counted(request: ToName, rule: Rule) -> list[tuple[str, str]]:
 
 def _counts_too(request: ToName, rule: Rule) -> Iterator[str]:
     """What takes part in the name beside arguments and headers."""
-    found = sort_headers(request.counted, rule.key.headers, request.upstream.credentials)
-    if found.client_keys and client_key_counts(request, rule):
-        yield "the Idempotency-Key, in place of arguments and credentials: both have to be the same with it"
+    found = sort_headers(request.counted, rule.key.counted, request.upstream.credentials)
+    if client_keys(request, rule) and client_key_counts(request, rule):
+        place = "the Idempotency-Key" if _is_plain(rule) else f"the client's key ({key_place(rule)})"
+        yield f"{place}, in place of arguments and credentials: both have to be the same with it"
     if found.credentials and credentials_count(request, rule):
         names = ", ".join(sorted({name.decode("latin-1") for name, _ in found.credentials}))
         yield f"the caller's credentials ({names}), as a keyed hash"
 
 
+def _is_plain(rule: Rule) -> bool:
+    return not rule.key.implied.client_header and not rule.key.implied.client_field
+
+
 def _left_out(explained: Explained, canonical: bytes) -> Iterator[Document]:
     request, key = explained.request, explained.named.match.rule.key
+    if key.implied.client_field:
+        yield {"what": f"body.{key.implied.client_field}", "why": "the upstream's key goes there"}
     for argument in key.exclude:
         hint = explained.idle.get(argument)
         why = "key.exclude" if hint is None else f"key.exclude, but it is not in this request{hint}"
@@ -219,7 +226,8 @@ def _left_out(explained: Explained, canonical: bytes) -> Iterator[Document]:
 def _why_not_counted(name: bytes, request: ToName, rule: Rule) -> str:
     """Empty for a header that counts, and for what is said to semel."""
     text = name.decode("latin-1")
-    found = sort_headers(((name, b""),), rule.key.headers, request.upstream.credentials)
+    place = rule.key.implied.client_header
+    found = sort_headers(((name, b""),), rule.key.counted, request.upstream.credentials, place)
     if text == request.upstream.replaced:
         return "semel sends its own in its place (inject)"
     if found.keyed or text.startswith("semel-"):

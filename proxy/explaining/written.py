@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,9 +43,9 @@ def key_line(recipe: KeyRecipe) -> str:
     """`key: {exclude: [client_time]}`: only what differs from the defaults."""
     default = KeyRecipe()
     changed = {
-        field.name: getattr(recipe, field.name)
-        for field in fields(KeyRecipe)
-        if getattr(recipe, field.name) != getattr(default, field.name)
+        name: getattr(recipe, name)
+        for name in clauses.KEY.known()
+        if getattr(recipe, name) != getattr(default, name)
     }
     return f"key: {{{', '.join(f'{name}: {_value(value)}' for name, value in changed.items())}}}"
 

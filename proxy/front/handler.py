@@ -12,7 +12,7 @@ from proxy.answers import Produced
 from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers
-from proxy.core.policy import PolicySet, find_shadow
+from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
 from proxy.errors import Refusal
 from proxy.exchange import Exchange
@@ -33,6 +33,7 @@ from proxy.front.incoming import (
     looked_on,
     read_body,
     said_to_semel,
+    to_name,
     understand,
 )
 from proxy.front.naming import Namer
@@ -136,7 +137,7 @@ class Handler:
         )
         method, headers = request.method, request.raw_headers
         asked = Asked(method, headers, address, policies, upstream, body, told, speaker, visitor.tenant)
-        shadowed = find_shadow(upstream, method, address.raw_path)
+        shadowed = await self._namer.shadow(to_name(asked)) if upstream.shadows else None
         if shadowed is not None:
             incoming = tale.incoming = looked_on(asked, shadowed, self._namer)
             if protocol and incoming.safe:

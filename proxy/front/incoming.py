@@ -15,8 +15,9 @@ from aiohttp import StreamReader
 
 from proxy.admin import browsers
 from proxy.asking import Ask
-from proxy.core.headers import MANY_HEADS, Headers, without_session
-from proxy.core.policy import Match, Mode, PolicySet, Upstream
+from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
+from proxy.core.matching import Match
+from proxy.core.policy import Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
@@ -245,22 +246,25 @@ def _sending(
     )
 
 
+def to_name(asked: Asked) -> ToName:
+    headers, occurrence = without_nominated(without_session(asked.headers)), asked.told.occurrence or 1
+    return ToName(asked.upstream, asked.address, asked.method, headers, asked.body, occurrence, asked.tenant)
+
+
 async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Incoming:
     """`entered`: the run that it is asked in."""
-    method, address, told, upstream = asked.method, asked.address, asked.told, asked.upstream
-    body, tenant, headers = asked.body, asked.tenant, without_session(asked.headers)
-    to_name = ToName(upstream, address, method, headers, body, told.occurrence or 1, tenant)
+    told, upstream, request = asked.told, asked.upstream, to_name(asked)
     if entered is not None:
         pinned, present = entered.pinned, upstream if upstream.guards else None
         upstream = pinned.upstream
-        to_name = to_name._replace(
+        request = request._replace(
             upstream=upstream,
             origin=entered.origin,
             canonical=pinned.canonical,
             pin=pinned.pin,
             present=present,
         )
-    named = await namer.name(asked.policies, to_name)
+    named = await namer.name(asked.policies, request)
     match, safe, identity, *_ = named
     if named.goes_live and identity is not None:
         # Another call each time. Its answer is kept for a while, for people.

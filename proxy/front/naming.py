@@ -20,18 +20,8 @@ from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, without_header
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
-from proxy.core.policy import (
-    ClientKey,
-    Match,
-    Mode,
-    PolicySet,
-    Repeat,
-    Rule,
-    Scope,
-    Upstream,
-    default_rule,
-    find_rule,
-)
+from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
+from proxy.core.policy import ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
 from proxy.core.redaction import (
     Veiling,
     hide_body,
@@ -146,10 +136,27 @@ class Namer:
         return blake2b(frame(parts), digest_size=16, key=self._salt).digest()
 
     async def _find(self, request: ToName) -> Named:
-        body = request.body
-        if body is None or (body.size <= NAMED_INLINE and not codings(request.headers)):
+        if _is_quick(request):
             return name_now(request, self._secret, self._body_limit)
         return await self._aside.run(name_now, request, self._secret, self._body_limit)
+
+    async def shadow(self, request: ToName) -> Match | None:
+        """Its rule, if that only looks on."""
+        if not request.upstream.shadows:
+            return None
+        if not request.upstream.looks or _is_quick(request):
+            return _shadow(request, self._body_limit)
+        return await self._aside.run(_shadow, request, self._body_limit)
+
+
+def _is_quick(request: ToName) -> bool:
+    body, limit = request.body, NAMED_INLINE // 4 if request.upstream.looks else NAMED_INLINE
+    return body is None or (body.size <= limit and not codings(request.headers))
+
+
+def _shadow(request: ToName, body_limit: int) -> Match | None:
+    seen = seen_of(request, body_limit)
+    return find_shadow(request.upstream, request.method, request.address.raw_path, seen)
 
 
 def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
@@ -164,26 +171,26 @@ def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
 def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     """The rule and the name. Pure: the same request under the same policies and secret has the same name."""
     upstream, address, method, headers = request.upstream, request.address, request.method, request.counted
-    match = find_rule(upstream, method, address.raw_path)
-    readable: Body | None = None
+    seen = seen_of(request, body_limit)
+    match = find_rule(upstream, method, address.raw_path, seen)
     if match is None:
-        readable = readable_body(headers, request.body, body_limit)
-        match = default_rule(method, has_grant_type=_asks_for_a_token(readable))
+        asks_for_a_token = _asks_for_a_token(seen.body)
+        match = default_rule(method, has_grant_type=asks_for_a_token, accounts=upstream.accounts)
+    if upstream.hides_by_looks:
+        match = _also_hiding(match, hidden_in_case(upstream, method, address.raw_path, seen))
     asks = match
     if request.present is not None:
-        match, asks = _as_asked_now(match, request.present, method, address.raw_path)
+        match, asks = _as_asked_now(match, request.present, method, address.raw_path, seen)
     rule = match.rule
     bound_to = b""
     if rule.approval is not None and rule.mode is Mode.ONCE:
-        readable = readable_body(headers, request.body, body_limit) if readable is None else readable
-        bound_to = _bound_to(request, asks.names, match, readable, secret)
+        bound_to = _bound_to(request, asks, match, seen.body, secret)
     safe = rule.is_safe(method) and not bound_to  # what a person must permit is no mere read
     # Outside a run there is no attempt to count in: a safe call that is not shared goes live each time.
     goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
     if (goes_live and rule.budget is None) or rule.mode in (Mode.PASS, Mode.DENY):
         return Named(match, safe, None)
     veil = naming_veil(rule, request.tenant, secret, recorded=request.recorded)
-    readable = readable_body(headers, request.body, body_limit) if readable is None else readable
     asked = Asked(
         tenant=request.tenant,
         upstream=upstream.name,
@@ -192,7 +199,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         query=hide_query(address.query, veil).encode() if address.query else b"",
         headers=hide_headers(headers, veil),
         path_names=hide_names(match.names, veil) if match.names else match.names,
-        body=hide_body(readable, veil),
+        body=hide_body(seen.body, veil),
         occurrence=request.occurrence,
         credentials=upstream.credentials,
         host="" if address.place is None else address.place.origin,
@@ -205,15 +212,28 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     # In a run the client's key is only evidence: SDKs mint new ones after a crash, and those must find the
     # shared call that may be in doubt.
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
-    evidence = evidence_of(headers, upstream.credentials, secret)
+    evidence = evidence_of(headers, asked.body, rule.key, upstream.credentials, secret)
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
 
 
-def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -> tuple[Match, Match]:
+def seen_of(request: ToName, body_limit: int) -> Seen:
+    headers, query = request.counted, request.address.query
+    return Seen(
+        headers,
+        query.encode() if query else b"",
+        lambda: readable_body(headers, request.body, body_limit),
+    )
+
+
+def _as_asked_now(
+    match: Match, present: Upstream, method: str, raw_path: str, seen: Seen
+) -> tuple[Match, Match]:
     """A run keeps how its calls are named, not what is denied, whom they must be permitted by, or what they
     may use up: that is as the policies are now, whatever the rules were called when it began. Gives both: as
     it is named, and as people are asked."""
-    now = find_rule(present, method, raw_path)
+    now = find_rule(present, method, raw_path, seen)
+    if present.hides_by_looks:
+        match = _also_hiding(match, hidden_in_case(present, method, raw_path, seen))
     if now is not None and now.rule.mode is Mode.DENY:
         return now, now
     match = _with_redaction_of(_with_budget_of(match, now), now)
@@ -230,10 +250,14 @@ def _as_asked_now(match: Match, present: Upstream, method: str, raw_path: str) -
 
 def _with_redaction_of(match: Match, now: Match | None) -> Match:
     """The record does not keep what the rule of now hides, also where that has another name, or is new."""
+    return match if now is None else _also_hiding(match, now.rule.redact)
+
+
+def _also_hiding(match: Match, new: Redact) -> Match:
     rule = match.rule
-    if now is None or now.rule.redact in (Redact(), rule.redacts_now):
+    if new in (Redact(), rule.redacts_now):
         return match
-    known, new = rule.redacts_now, now.rule.redact
+    known = rule.redacts_now
     args, headers = dict.fromkeys((*known.args, *new.args)), dict.fromkeys((*known.headers, *new.headers))
     return match._replace(rule=replace(rule, redacts_now=Redact(args=tuple(args), headers=tuple(headers))))
 
@@ -253,12 +277,12 @@ def _with_budget_of(match: Match, now: Match | None) -> Match:
     )
 
 
-def _bound_to(request: ToName, names: dict[str, str], match: Match, body: Body, secret: bytes) -> bytes:
-    """What a person has to permit; empty where nobody has to. `names`: of the path, by the rule that asks."""
+def _bound_to(request: ToName, asks: Match, match: Match, body: Body, secret: bytes) -> bytes:
+    """What a person has to permit; empty where nobody has to. `asks`: by the rule that asks."""
     address, approval = request.address, match.rule.approval
     query = address.query.encode() if address.query else b""
     assert approval is not None
-    if not needs_person(approval, document_of(path={**match.names, **names}, query=query, body=body)):
+    if not needs_person(approval, document_of(path={**match.names, **asks.names}, query=query, body=body)):
         return b""
     asked = Asked(
         tenant=request.tenant,
@@ -271,7 +295,7 @@ def _bound_to(request: ToName, names: dict[str, str], match: Match, body: Body, 
         body=body,
         host="" if address.place is None else address.place.origin,
     )
-    return binding(asked, match.rule, secret)
+    return binding(asked, match.rule, secret, asks.rule.key.counted)
 
 
 def _without_client_key(rule: Rule) -> Rule:

@@ -14,7 +14,8 @@ from proxy.core.canonical import Body
 from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
 from proxy.core.identity import CREDENTIAL_HEADERS, Identity
-from proxy.core.policy import Match, Upstream
+from proxy.core.matching import Match
+from proxy.core.policy import Upstream
 from proxy.core.redaction import (
     Veil,
     Veiling,

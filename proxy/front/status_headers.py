@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.answers import MAX_CACHED
 from proxy.core.headers import Headers, without_semel
 from proxy.core.intent import Call
-from proxy.core.outcome import Verdict, judge_status
+from proxy.core.outcome import Verdict, judge_status, reads_answers
 from proxy.core.policy import Mode
 from proxy.flight import Flight
 from proxy.front.incoming import Incoming
@@ -71,4 +71,4 @@ def is_stored(capture: Capture, incoming: Incoming) -> bool:
         return capture.stored
     outcome = rule.outcome
     verdict = judge_status(capture.status, safe=incoming.safe, rule=outcome)
-    return verdict is Verdict.FINAL and outcome.not_executed_if is None
+    return verdict is Verdict.FINAL and not reads_answers(outcome, rule.upstream_key)

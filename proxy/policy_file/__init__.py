@@ -5,6 +5,7 @@
     clauses.py    the same for the levels below
     not_yet.py    what is read and checked, but not supported yet
     rules.py      the rules of a file seen together
+    renaming.py   which calls a change renames
     checks.py     what may not stand together
     names.py      names, methods, arguments
     values.py     words, numbers, lists, addresses
@@ -16,8 +17,9 @@
 semel.yaml is read with the same parts (settings.py).
 """
 
-from proxy.policy_file.load import load_policies, presets_directory, recipe_changes
+from proxy.policy_file.load import load_policies, presets_directory
 from proxy.policy_file.mistakes import Mistake, Mistakes, PolicyMistakes, SettingsMistakes
+from proxy.policy_file.renaming import recipe_changes
 
 __all__ = [
     "Mistake",

@@ -72,6 +72,18 @@ def key_fits(section: Section, log: Log) -> None:
         log.add(section.keys["max_length"], f"a UUID has {UUID_LENGTH} characters: leave 'encoding' out")
 
 
+def fields_stand_in_a_body(section: Section, log: Log) -> None:
+    if not section.sound("with", "header", "body"):
+        return
+    if section.get("with") and section.get("body") is None:
+        log.add(
+            section.keys["with"], "'with' names fields of the body: it goes with 'body', not with 'header'"
+        )
+    for name, _ in section.get("with"):
+        if name == section.get("body"):
+            log.add(section.keys["with"], f"'{name}' is where the key goes: take it out of 'with'")
+
+
 def include_and_exclude_differ(section: Section, log: Log) -> None:
     included = section.values.get("include") or ()
     for index, name in enumerate(section.values.get("exclude") or ()):

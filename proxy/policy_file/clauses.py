@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.core.clauses import Allowance, Approval, KeyEncoding, Probe, Rate, UpstreamKey
-from proxy.core.policy import ClientKey, Credential, Normalize, OutcomeRule, PathPattern
+from proxy.core.policy import ClientKey, Credential, Normalize, OutcomeRule
 from proxy.policy_file import checks, names, not_yet
 from proxy.policy_file.fields import Check, Field, Level, Parser, nested
 from proxy.policy_file.mistakes import Log, Wrong
@@ -20,7 +20,9 @@ from proxy.policy_file.values import (
     header_name,
     label,
     list_of,
+    mapping_of,
     one_or_more,
+    plain,
     text,
     whole,
     written,
@@ -44,7 +46,18 @@ MATCH = level(
     Field(
         "path",
         "Literals, {name}, * (one segment), ** (the rest). Default: any.",
-        parse=text(PathPattern.parse),
+        parse=text(names.path_pattern),
+    ),
+    Field(
+        "headers",
+        "Headers and the value or values that each must have, * for anything. They name the call too.",
+        default="{}",
+        parse=mapping_of(text(names.keyed_header), one_or_more(text(names.header_value))),
+    ),
+    Field(
+        "when",
+        "JMESPath on the arguments: true picks the rule; to deny or to ask a person, all but a sure false.",
+        parse=text(expression),
     ),
     Field("tool", "MCP only: the tool's name, with * as a wildcard.", parse=text(label)),
 )
@@ -119,12 +132,18 @@ OUTCOME = level(
         "JMESPath on the answer's body; true means that nothing happened.",
         parse=text(expression),
     ),
+    Field(
+        "in_doubt_if",
+        "JMESPath on the answer's body; true leaves open what happened, whatever else is said.",
+        parse=text(expression),
+    ),
     checked_by=(checks.one_list_per_status,),
 )
 
 
 def build_upstream_key(*, mismatch: tuple[int, ...] = (), **given: Any) -> UpstreamKey:  # noqa: ANN401
-    return UpstreamKey(mismatch=frozenset(mismatch), **given)
+    beside = given.pop("with", ())
+    return UpstreamKey(mismatch=frozenset(mismatch), beside=beside, **given)
 
 
 UPSTREAM_KEY = level(
@@ -146,7 +165,18 @@ UPSTREAM_KEY = level(
         default="[]",
         parse=_statuses(),
     ),
-    checked_by=(checks.exactly_one("header", "body"), checks.key_fits),
+    Field(
+        "mismatch_if",
+        "The same, as JMESPath on the answer's body: where the status alone does not say it.",
+        parse=text(expression),
+    ),
+    Field(
+        "with",
+        "Further fields of the JSON body that the upstream wants beside the key, as {enforce_nonce: true}.",
+        default="{}",
+        parse=mapping_of(text(names.body_field), plain),
+    ),
+    checked_by=(checks.exactly_one("header", "body"), checks.key_fits, checks.fields_stand_in_a_body),
 )
 
 REQUEST = level(

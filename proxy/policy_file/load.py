@@ -22,6 +22,8 @@ from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
 
 PRESETS = "presets"
+# What an upstream takes over as the file has it.
+_AS_GIVEN = ("about", "verified", "credentials", "hosts", "private", "protocol")
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -71,31 +73,6 @@ def load_policies(
     if len(loader.log):
         raise PolicyMistakes(loader.log.noted)
     return PolicySet(upstreams)
-
-
-def recipe_changes(old: PolicySet, new: PolicySet) -> list[tuple[str, str]]:
-    """The rules of `old` under which calls now get other names: their recipe changed, or they are gone."""
-    changed: list[tuple[str, str]] = []
-    for name, upstream in old.upstreams.items():
-        after = new.upstreams.get(name)
-        recipes = {rule.name: _recipe(rule, after) for rule in after.rules} if after else {}
-        changed += [
-            (name, rule.name) for rule in upstream.rules if recipes.get(rule.name) != _recipe(rule, upstream)
-        ]
-    return changed
-
-
-def _recipe(rule: Rule, upstream: Upstream) -> tuple[object, ...]:
-    return (
-        upstream.replaced,
-        rule.methods,
-        rule.path,
-        rule.mode,
-        rule.safe,
-        rule.scope,
-        rule.repeat,
-        rule.key,
-    )
 
 
 @dataclass(slots=True)
@@ -273,6 +250,9 @@ class _Loader:
             return None
         if "upstream" not in section.values:
             return None  # wrong or missing, and noted as such
+        # What any rule is chosen by tells all calls of the upstream apart, those without a rule too.
+        looked_at = [name for rule in draft.rules for name in rule.key.implied.headers]
+        accounts = tuple(dict.fromkeys((*values.get("accounts", ()), *looked_at)))
         return Upstream(
             name=section.values["upstream"],
             scheme=base.scheme,
@@ -280,9 +260,10 @@ class _Loader:
             port=base.port,
             base_path=base.path,
             timeouts=Timeouts(**values.get("timeout", {})),
-            rules=draft.rules,
+            rules=tuple(_named_by(rule, accounts) for rule in draft.rules),
             inject=self._filled(values.get("inject"), section),
-            **{key: values[key] for key in ("credentials", "hosts", "private", "protocol") if key in values},
+            accounts=accounts,
+            **{key: values[key] for key in _AS_GIVEN if values.get(key) is not None},
         )
 
     def _filled(self, inject: Inject | None, section: Section) -> Inject | None:
@@ -300,15 +281,23 @@ class _Loader:
 
 
 def _merged(own: _Draft, preset: _Draft) -> _Draft:
-    """The file's word wins. Timeouts are taken one by one. Credential headers add up: leaving one of the
-    preset's out would let a secret be taken for an ordinary header."""
+    """The file's word wins. Timeouts are taken one by one. Headers add up: leaving one of the preset's out
+    would let a secret be taken for an ordinary header, or one account's call for another's. Nobody but the
+    file itself says that it was checked."""
     values = {**preset.values, **{key: value for key, value in own.values.items() if value is not None}}
     values["timeout"] = {**preset.values.get("timeout", {}), **own.values.get("timeout", {})}
-    credentials = (*preset.values.get("credentials", ()), *own.values.get("credentials", ()))
-    values["credentials"] = tuple(dict.fromkeys(credentials))
+    for key in ("credentials", "accounts"):
+        values[key] = tuple(dict.fromkeys((*preset.values.get(key, ()), *own.values.get(key, ()))))
+    values["verified"] = own.values.get("verified")
     replaced = {rule.name for rule in own.rules}
     rules = own.rules + tuple(rule for rule in preset.rules if rule.name not in replaced)
     return _Draft(values, rules, incomplete=own.incomplete or preset.incomplete)
+
+
+def _named_by(rule: Rule, accounts: tuple[str, ...]) -> Rule:
+    implied = rule.key.implied
+    headers = tuple(dict.fromkeys((*implied.headers, *accounts)))
+    return replace(rule, key=replace(rule.key, implied=replace(implied, headers=headers)))
 
 
 def _host_nodes(section: Section, count: int) -> list[Place]:

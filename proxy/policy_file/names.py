@@ -6,9 +6,10 @@ Every function takes a text and returns it in its one form, or raises ValueError
 from __future__ import annotations
 
 import re
+from datetime import date
 
 from proxy.core.headers import HOP_BY_HOP
-from proxy.core.policy import DEFAULT_NAME
+from proxy.core.policy import DEFAULT_NAME, PathPattern
 from proxy.policy_file.mistakes import suggestion
 from proxy.policy_file.values import header_name, host_and_port, pattern
 from proxy.quantities import quoted
@@ -59,8 +60,12 @@ CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "api-key
 # Headers that would change what a request is, if semel set them beside those of the hop and of the body.
 NO_CREDENTIALS = frozenset({"host", "expect", "accept", "range", "prefer", "idempotency-key"})
 
+_ANY_LABEL = "semel-any-label"
+
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
-_ARGUMENT_PART = re.compile(r"[^.\[\]*\s\x00-\x1f]+(\[\])*|(\[\])+")
+_WORD = r"[^.\[\]*\s\x00-\x1f]+"
+# Forms and queries write what is nested as `card[number]`: there it is one name.
+_ARGUMENT_PART = re.compile(rf"{_WORD}(\[(?![0-9]+\]){_WORD}\])*(\[\])*|(\[\])+")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PROBE_WORDS = ("upstream_key", "sent_at")
 
@@ -100,12 +105,12 @@ def method(given: str) -> str:
 
 
 def argument(given: str) -> str:
-    """`path.id`, `query.page`, `body.customer.id`, `items[].id`, `email`."""
+    """`path.id`, `query.page`, `body.customer.id`, `items[].id`, `card[number]` of a form, `email`."""
     if "*" in given:
         raise ValueError(
             f"{quoted(given)}: there are no wildcards here, name the field or the one that holds it"
         )
-    if re.search(r"\[[^\]]+\]", given):
+    if re.search(r"\[[0-9]+\]", given):
         raise ValueError(f"{quoted(given)}: arrays are walked whole, write [] without an index")
     if not all(_ARGUMENT_PART.fullmatch(part) for part in given.split(".")):
         raise ValueError(
@@ -118,7 +123,7 @@ def argument(given: str) -> str:
 
 def body_field(given: str) -> str:
     name = argument(given)
-    if "[]" in name or name.split(".")[0] in ("path", "query"):
+    if "[" in name or name.split(".")[0] in ("path", "query"):
         raise ValueError(f"{quoted(given)} is not one field of the body")
     return name.removeprefix("body.")
 
@@ -129,11 +134,33 @@ def keyed_header(given: str) -> str:
         raise ValueError(
             f"{quoted(given)} changes when an agent tries again: it cannot be part of a call's name"
         )
+    if name.encode() in HOP_BY_HOP or name in ("host", "expect"):
+        raise ValueError(f"{quoted(given)} is about the connection, and goes no further than to semel")
     if name in CREDENTIAL_HEADERS:
         raise ValueError(f"{quoted(given)} carries credentials: write 'credential: include' instead")
     if name == "idempotency-key":
         raise ValueError(f"{quoted(given)} has its own setting: 'client_key'")
     return name
+
+
+def path_pattern(given: str) -> PathPattern:
+    if "?" in given or "#" in given:
+        raise ValueError("a path pattern is a path alone: look at the query with 'when', as query.page")
+    return PathPattern.parse(given)
+
+
+def header_value(given: str) -> str:
+    """What a header is compared with; * stands for anything."""
+    if not re.fullmatch(r"[\x20-\x7e]{1,256}", given) or given != given.strip():
+        raise ValueError(f"{quoted(given)} is not the value of a header: printable characters, * for any")
+    return given
+
+
+def day(given: str) -> str:
+    try:
+        return date.fromisoformat(given).isoformat()
+    except ValueError:
+        raise ValueError(f"{quoted(given)} is not a date: write it as 2026-11-17") from None
 
 
 def credential_header(given: str) -> str:
@@ -147,9 +174,18 @@ def credential_header(given: str) -> str:
 
 
 def host(given: str) -> str:
-    """`host[:port]`, `*.host[:port]`, in lower case."""
-    name, port = host_and_port(given.removeprefix("*."), 0)
+    """`host[:port]`, `*.host[:port]`, `name.*.host[:port]`, in lower case."""
+    if "/" in given:
+        plain = given.partition("://")[2] or given
+        raise ValueError(f"{quoted(given)} is an address, not a host: write {plain.partition('/')[0]}")
+    if "*" in given and not re.search(r"^\*\.|\.\*\.", given):
+        raise ValueError(f"{quoted(given)}: * stands for a whole part of a name, and not for the last one")
+    if given.count("*") > 1:
+        raise ValueError(f"{quoted(given)}: one * is enough, for one part of the name or for all before it")
     wildcard = "*." if given.startswith("*.") else ""
+    # Any word may stand there; one that no host has does for the check.
+    name, port = host_and_port(given.removeprefix("*.").replace(".*.", f".{_ANY_LABEL}."), 0)
+    name = name.replace(f".{_ANY_LABEL}.", ".*.")
     bracketed = f"[{name}]" if ":" in name else name
     return f"{wildcard}{bracketed}:{port}" if port else f"{wildcard}{bracketed}"
 

@@ -7,11 +7,11 @@ mistakes. Covering is judged pair by pair within a file; a file's own rules may 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.core.clauses import OnDoubt
-from proxy.core.policy import PathPattern, Rule, Segment
+from proxy.core.clauses import OnDoubt, UpstreamKey
+from proxy.core.policy import Implied, KeyRecipe, Looks, PathPattern, Rule, Segment
 from proxy.policy_file.fields import Level, Parser, Section, read_section
 from proxy.policy_file.mistakes import Log, Place, Wrong
 from proxy.policy_file.nodes import Items, Node, kind_of
@@ -23,14 +23,22 @@ class MatchClause:
 
     method: tuple[str, ...] | None = None  # None: any
     path: PathPattern | None = None  # None: any
+    headers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    when: str | None = None
     tool: str | None = None
+
+    @property
+    def looks(self) -> Looks | None:
+        return Looks(headers=self.headers, when=self.when) if self.headers or self.when is not None else None
 
     @property
     def methods(self) -> frozenset[str]:
         return frozenset(self.method or ())
 
     def covers_the_rest_of(self, other: MatchClause) -> bool:
-        """Of two clauses whose paths fit: do the methods and tools fit as well?"""
+        """Of two clauses whose paths fit: do the methods and the rest fit as well?"""
+        if self.looks is not None and self.looks != other.looks:
+            return False
         if self.methods and not (other.methods and other.methods <= self.methods):
             return False
         return self.tool is None or self.tool == other.tool
@@ -139,8 +147,21 @@ def _build(section: Section, log: Log) -> Rule:
     if "in_doubt" not in given:
         # Who says how doubt can be settled wants it settled so.
         given["in_doubt"] = next((way for key, way in _WAYS_OUT.items() if key in given), OnDoubt.HOLD)
+    given["key"] = _key(given.get("key", KeyRecipe()), match, given.get("upstream_key"))
     try:
-        return Rule(**given, methods=match.methods, path=match.path)
+        return Rule(**given, methods=match.methods, path=match.path, looks=match.looks)
     except ValueError as error:  # a law of the core that no check here knows
         log.add(section.at, str(error))
         raise Wrong from None
+
+
+def _key(key: KeyRecipe, match: MatchClause, upstream_key: UpstreamKey | None) -> KeyRecipe:
+    """What a rule is chosen by names its calls. And where the upstream takes a key, a client's own is one: it
+    changes when an agent comes back, so it is no argument."""
+    implied = Implied(
+        headers=tuple(name for name, _ in match.headers),
+        client_header=(upstream_key and upstream_key.header) or "",
+        client_field=(upstream_key and upstream_key.body) or "",
+        client_beside=upstream_key.beside if upstream_key is not None else (),
+    )
+    return replace(key, implied=implied)

@@ -12,7 +12,17 @@ from proxy.policy_file import checks, clauses, names
 from proxy.policy_file.clauses import level
 from proxy.policy_file.fields import Field, nested
 from proxy.policy_file.rules import MatchClause, rules_of
-from proxy.policy_file.values import base_url, boolean, choice, duration, header_name, label, list_of, text
+from proxy.policy_file.values import (
+    base_url,
+    boolean,
+    choice,
+    duration,
+    header_name,
+    label,
+    list_of,
+    text,
+    written,
+)
 
 RULE = level(
     "rule",
@@ -111,10 +121,16 @@ UPSTREAM = level(
         "A preset's name: own rules come first, then the preset's.",
         parse=text(names.upstream),
     ),
+    Field("about", "For people: what it is, in a few words.", parse=text(label)),
+    Field(
+        "verified",
+        "When its facts were last checked with the vendor, as 2026-11-17. Default: never.",
+        parse=written(names.day),
+    ),
     Field("base_url", "Where calls go; may have a path.", parse=text(base_url)),
     Field(
         "hosts",
-        "For the forward proxy: host[:port], *.host. Default: that of base_url.",
+        "For the forward proxy: host[:port], *.host, name.*.host. Default: that of base_url.",
         default="[]",
         parse=list_of(text(names.host)),
     ),
@@ -131,6 +147,12 @@ UPSTREAM = level(
         "Further headers that carry credentials.",
         default="[]",
         parse=list_of(text(header_name)),
+    ),
+    Field(
+        "accounts",
+        "Headers that choose whose account it is, or which form of the API: they name every call.",
+        default="[]",
+        parse=list_of(text(names.keyed_header)),
     ),
     # Kept as what was given, so that a file that extends a preset can change one timeout alone.
     Field("timeout", "How long calls may take.", default="{}", parse=nested(clauses.TIMEOUT, dict)),

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import jmespath
+import jmespath.functions
 from jmespath.exceptions import JMESPathError
 
 from proxy.core.policy import DEFAULT_PORTS
 from proxy.policy_file.fields import Parser, attempt, is_wrong
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
-from proxy.policy_file.nodes import Broken, Items, Node, Scalar, kind_of
+from proxy.policy_file.nodes import Broken, Items, Node, Pairs, Scalar, kind_of
 from proxy.quantities import parse_duration, parse_size, quoted, show_size
 
 T = TypeVar("T")
@@ -149,6 +150,36 @@ def one_or_more(item: Parser) -> Parser:
     return parse
 
 
+def mapping_of(name: Parser, value: Parser) -> Parser:
+    """Pairs, in the order of their names. Each bad one is noted where it stands."""
+
+    def parse(node: Node, log: Log) -> tuple[tuple[Any, Any], ...]:
+        if isinstance(node, Broken):
+            raise Wrong
+        if not isinstance(node, Pairs):
+            raise Wrong(f"a mapping is wanted, this is {kind_of(node)}: write {{name: value}}")
+        found: dict[Any, Any] = {}
+        for key, given in node.entries:
+            pair = (attempt(name, key, log), attempt(value, given, log))
+            if any(map(is_wrong, pair)):
+                continue
+            if pair[0] in found:
+                log.add(key.at, f"{quoted(key.text)} stands here twice")
+            found[pair[0]] = pair[1]
+        return tuple(sorted(found.items()))
+
+    return parse
+
+
+def plain(node: Node, _log: Log) -> str | int | bool:
+    """A text, a whole number, true or false."""
+    if isinstance(node, Broken):
+        raise Wrong
+    if isinstance(node, Scalar) and isinstance(node.value, str | int):
+        return node.value
+    raise Wrong(f"a text, a whole number, true or false is wanted, this is {kind_of(node)}")
+
+
 def pattern(shape: str, meaning: str, longest: int = 64) -> Callable[[str], str]:
     compiled = re.compile(shape)
 
@@ -188,7 +219,31 @@ def expression(given: str) -> str:
         raise ValueError(f"{quoted(given)} is not JMESPath: {reason[:160]}") from None
     except RecursionError:
         raise ValueError("this JMESPath is nested too deeply") from None
+    _check_functions(jmespath.compile(given).parsed)
     return given
+
+
+# Those of JMESPath, and those that prices have (core/cost.py): how many arguments each takes, or at least.
+_TAKES = {
+    name: (len(entry["signature"]), any(one.get("variadic") for one in entry["signature"]))
+    for name, entry in jmespath.functions.Functions.FUNCTION_TABLE.items()
+} | {"times": (2, False), "tokens_usd": (1, False)}
+
+
+def _check_functions(node: Any) -> None:  # noqa: ANN401 (JMESPath's tree)
+    """An expression that calls what is not there would never be true, and nobody would be told."""
+    if not isinstance(node, dict):
+        return
+    if node["type"] == "function_expression":
+        name, given = node["value"], len(node["children"])
+        if name not in _TAKES:
+            raise ValueError(f"there is no function {quoted(name)}{suggestion(name, sorted(_TAKES))}")
+        wanted, or_more = _TAKES[name]
+        if given < wanted or (given > wanted and not or_more):
+            more = " or more" if or_more else ""
+            raise ValueError(f"the function {quoted(name)} takes {wanted} argument(s){more}, not {given}")
+    for child in node["children"]:
+        _check_functions(child)
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,6 +471,22 @@ def test_every_decision_has_its_words(decision: core.Decision, dead: bool, what:
     assert what in schema["properties"]["now"]["properties"]["what"]["enum"]
 
 
+def test_an_address_at_another_of_the_upstreams_hosts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the forward proxy would take it: under a wildcard too, and named with its host."""
+    (tmp_path / "policies").mkdir()
+    text = "upstream: queue\nbase_url: https://sqs.us.aws.example\nhosts: ['sqs.*.aws.example']\n"
+    (tmp_path / "policies" / "test.yaml").write_text(text)
+    told = [
+        document(capsys, tmp_path, Request("POST", f"https://sqs.{region}.aws.example/x", (), "{}"))
+        for region in ("us", "eu")
+    ]
+    assert [one["request"]["upstream"] for one in told] == ["queue", "queue"]
+    assert [one["request"]["target"] for one in told] == ["/x", "/x"]
+    assert told[0]["canonical"] == told[1]["canonical"]
+
+
 # ---- what is wrong ----
 
 
@@ -485,7 +501,7 @@ def test_every_decision_has_its_words(decision: core.Decision, dead: bool, what:
         (
             ["POST", "https://elsewhere.example/x"],
             1,
-            "No upstream has its base_url at https://elsewhere.example",
+            "No upstream has https://elsewhere.example as its base_url or among its hosts",
         ),
         (["POST", "/mail/a/../b"], 1, "400 bad-request"),
         (["POST", "mail/x"], 1, "400 bad-request"),

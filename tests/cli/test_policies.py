@@ -53,12 +53,14 @@ def test_configured_upstreams_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert ran.err == "No presets ship with this version of semel.\n"
     titles, row = ran.out.splitlines()
     assert titles.split("  ")[0] == "NAME"
-    assert row.split() == ["mail", "https://api.mail.example:8443/v2", "5", "yes", "mail.yaml"]
+    assert row.split() == ["mail", "https://api.mail.example:8443/v2", "5", "no", "yes", "mail.yaml"]
     Path("semel.yaml").write_text("policies: [mail.yaml]\n")
     (listed,) = semel(capsys, "policies", "list", "--json").document(SCHEMA)["policies"]
     assert listed == {
         "name": "mail",
+        "about": None,
         "preset": False,
+        "verified": None,
         "in_use": True,
         "base_url": "https://api.mail.example:8443/v2",
         "file": "mail.yaml",
@@ -71,7 +73,7 @@ def test_presets_are_listed_and_whether_they_are_in_use(
 ) -> None:
     """By default they are; with other policies they are there to be extended; a later file replaces one."""
     (presets / "stripe.yaml").write_text(STRIPE)
-    (presets / "mail.yaml").write_text(MAIL)
+    (presets / "mail.yaml").write_text(f"about: our mail\nverified: 2026-11-17\n{MAIL}")
     Path("mine.yaml").write_text("upstream: mail\nextends: mail\nrules: [{name: own}]\n")
 
     def listed(*flags: str) -> list[tuple[str, bool, bool, int]]:
@@ -86,6 +88,10 @@ def test_presets_are_listed_and_whether_they_are_in_use(
         ("stripe", True, False, 0),
         ("mail", False, True, 6),
     ]
+    ran = semel(capsys, "policies", "list", "--policies", "presets", "--policies", "mine.yaml")
+    shown = [line.split("  ") for line in ran.out.splitlines()]
+    checked = [(line[0], "our mail" in line, "2026-11-17" in line) for line in shown[1:]]
+    assert checked == [("mail", True, True), ("stripe", False, False), ("mail", True, False)]
     both = listed("--policies", "presets", "--policies", "mine.yaml")
     assert [(name, in_use) for name, _, in_use, _ in both] == [
         ("mail", False),
@@ -132,9 +138,9 @@ def test_show_rules_as_semel_understands_them(capsys: pytest.CaptureFixture[str]
     assert (ran.status, ran.err) == (0, "")
     rows = [line.split() for line in ran.out.split("\n\n")[0].splitlines()]
     assert rows == [
-        ["RULE", "METHOD", "PATH", "MODE", "SAFE", "KEPT"],
-        ["send", "POST", "/send", "once", "no", "2h"],
-        ["any", "any", "/any", "once", "by", "method", "1d"],
+        ["RULE", "METHOD", "PATH", "MODE", "SAFE", "IN", "DOUBT", "KEPT"],
+        ["send", "POST", "/send", "once", "no", "hold", "2h"],
+        ["any", "any", "/any", "once", "by", "method", "hold", "1d"],
         ["look", "GET", "any", "cache", "yes", "90s"],
         ["gone", "DELETE", "any", "deny", "no"],
         ["fix", "PUT", "any", "once", "yes", "1d"],
@@ -142,8 +148,8 @@ def test_show_rules_as_semel_understands_them(capsys: pytest.CaptureFixture[str]
     document = semel(capsys, "policies", "show", "mail", "--policies", "mail.yaml", "--json").document(SCHEMA)
     assert document["text"] == MAIL
     assert document["rules"][0] == {
-        "name": "send", "methods": ["POST"], "path": "/send", "tool": None, "mode": "once",
-        "safe": False, "ttl_seconds": 7200.0,
+        "name": "send", "methods": ["POST"], "path": "/send", "headers": {}, "when": None, "tool": None,
+        "mode": "once", "safe": False, "in_doubt": "hold", "upstream_key": None, "ttl_seconds": 7200.0,
     }  # fmt: skip
     assert [(one["name"], one["safe"], one["ttl_seconds"]) for one in document["rules"]] == [
         ("send", False, 7200.0),
@@ -152,6 +158,28 @@ def test_show_rules_as_semel_understands_them(capsys: pytest.CaptureFixture[str]
         ("gone", False, 86400.0),
         ("fix", True, 86400.0),
     ]
+
+
+def test_show_says_what_a_rule_looks_at_and_how_doubt_is_settled(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table as a mark, in JSON as it is."""
+    rules = """rules:
+  - {name: read, match: {headers: {X-Kind: [a, b*]}, when: kind == 'read'}, safe: true}
+  - {name: pay, match: {path: /pay}, upstream_key: {header: X-Key, retention: 6h}}
+  - {name: book, match: {path: /book}, probe: {request: {path: "/book/{body.id}"}, found: id != null}}
+"""
+    Path("bank.yaml").write_text(f"upstream: bank\nbase_url: https://bank.example\n{rules}")
+    show = ("policies", "show", "bank", "--policies", "bank.yaml")
+    table, *notes = semel(capsys, *show, "--rules").out.split("\n\n")
+    assert [line.split()[3:] for line in table.splitlines()[1:]] == [
+        ["(and", "more)", "once", "yes", "1d"],
+        ["once", "by", "method", "resend", "by", "header", "x-key,", "6h", "1d"],
+        ["once", "by", "method", "probe", "1d"],
+    ]
+    assert notes[0].startswith("(and more): it looks at headers or arguments too")
+    read, pay, book = semel(capsys, *show, "--json").document(SCHEMA)["rules"]
+    assert (read["headers"], read["when"]) == ({"x-kind": ["a", "b*"]}, "kind == 'read'")
+    assert [one["in_doubt"] for one in (read, pay, book)] == [None, "resend", "probe"]
+    assert pay["upstream_key"] == "header x-key"
 
 
 @pytest.mark.parametrize(

@@ -322,3 +322,19 @@ def test_a_query_is_normalised_also_beside_a_body_that_cannot_be_read() -> None:
             for text in (b"t=2024-01-01", b"t=2025-02-02")
         )
         assert one == other
+
+
+def test_names_of_forms_with_words_in_brackets_are_names() -> None:
+    """`metadata[request]` is one pair of the form, and `items[]` still a list that is walked."""
+    one, other = (
+        form(b"amount=5&metadata[request]=%d&items[]=1" % n, exclude=["metadata[request]"]) for n in (1, 2)
+    )
+    assert one == other
+    assert one != form(b"amount=6&metadata[request]=1&items[]=1", exclude=["metadata[request]"])
+    assert form(b"card[number]=1&x=1", include=["card[number]"]) == form(
+        b"card[number]=1&x=2", include=["card[number]"]
+    )
+    nested = {"metadata": {"request": 1}, "items": [{"id": 1, "n": 1}]}
+    assert body(nested, exclude=["metadata[request]"]) == body(nested)
+    changed = {"metadata": {"request": 1}, "items": [{"id": 2, "n": 1}]}
+    assert body(nested, exclude=["items[].id"]) == body(changed, exclude=["items[].id"])

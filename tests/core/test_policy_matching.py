@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.matching import default_rule, find_rule
 from proxy.core.policy import (
     Mode,
     OnDisconnect,
     PathPattern,
     Rule,
     Upstream,
-    default_rule,
-    find_rule,
     split_path,
 )
 from tests.counts import count

@@ -56,6 +56,23 @@ def test_the_nearest_entry_counts(tmp_path: Path) -> None:
     assert at(policies, "example") == at(policies, "badexample") == []
 
 
+def test_a_wildcard_inside_stands_for_one_part_of_the_name(tmp_path: Path) -> None:
+    """AWS has the region there. What is nearer counts first: the host itself, then this, then an ending."""
+    policies = load(
+        tmp_path / "p",
+        "upstream: sqs\nbase_url: https://sqs.us.aws.example\n"
+        "hosts: ['sqs.*.aws.example', 'a.*.aws.example:9']\n",
+        "upstream: rest\nbase_url: https://z.invalid\nhosts: ['*.aws.example']\n",
+        "upstream: one\nbase_url: https://sqs.eu.aws.example\n",
+    )
+    assert at(policies, "sqs.us.aws.example") == at(policies, "sqs.ap-1.aws.example") == ["sqs"]
+    assert at(policies, "sqs.eu.aws.example") == ["one"]
+    assert at(policies, "a.us.aws.example", 9) == ["sqs"]
+    for host in ("ses.us.aws.example", "sqs.aws.example", "sqs.a.b.aws.example", "x.sqs.us.aws.example"):
+        assert at(policies, host) == ["rest"]
+    assert at(policies, "sqs.us.aws.example.evil.example") == at(policies, "sqs..aws.example.com") == []
+
+
 def test_one_host_named_by_two_upstreams_is_a_mistake(tmp_path: Path) -> None:
     """With the place of the second, and where the first is."""
     with pytest.raises(PolicyMistakes) as caught:

@@ -90,6 +90,7 @@ def test_how_a_problem_is_written(kind: type[errors.Refusal]) -> None:
     assert (status, members["status"]) == (expected, expected)
     assert members["title"]
     assert members["detail"].startswith("Do this.")
+    assert members["message"] == members["detail"]
     assert (members["call"], members["tool"], members["upstream_status"]) == ("0" * 32, "send", 500)
     assert headers["content-type"] == "application/problem+json"
     assert headers["content-length"] == str(len(body))

@@ -17,6 +17,8 @@ from tests import ambient
 from tests.http.numbered import FORM, JSON, Place, place, problem
 from tests.inside import call, raw_call, request_bytes, semel
 from tests.origin import OK, READ_ALL, Reset, Script, answer
+from tests.presets.api import CASE, Api, new_case
+from tests.presets.cases import FORM_TYPE, JSON_TYPE, Told
 
 pytestmark = pytest.mark.usefixtures("some_store")
 
@@ -216,3 +218,40 @@ async def test_concurrent_identical_calls_are_one(tmp_path: Path) -> None:
         got = await asyncio.gather(*(there.post("pay/x", pay()) for _ in range(10)))
         assert len(there.origin.requests) == 1
         assert {one.semel for one in got} - {"replayed"} == {"executed", "joined"}
+
+
+@pytest.mark.parametrize("rule", [", redact: {args: [card]}", ""], ids=["redacts", "does-not"])
+async def test_what_a_rule_may_have_been_for_is_hidden_in_case(tmp_path: Path, rule: str) -> None:
+    """Two readers could see two things in this body, so the rule that looks into it is passed over. What it
+    would have hidden is hidden; without such a rule it is there."""
+    policy = f"""
+rules:
+  - {{name: card, match: {{path: /pay, when: "card != `null`"}}{rule}}}
+  - {{name: pay, match: {{path: /pay}}}}
+"""
+    number, case = b"4242424242424242", new_case()
+    async with Api() as api:
+        api.answers[case].append(Told())
+        text = f"upstream: up\nbase_url: http://127.0.0.1:{api.port}{policy}"
+        async with semel(tmp_path, text, store=ambient.EMBEDDED) as app:
+            body = b'{"card": "%b", "card": "%b"}' % (number, number)
+            headers = {"Content-Type": JSON_TYPE, CASE: case}
+            assert (await call(app.address.port, "POST", "/up/pay", headers, body)).semel == "executed"
+        assert api.received[case][0].body == body
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())
+    assert (number in kept) == (not rule)
+
+
+async def test_json_that_is_said_to_be_a_form_is_hidden_whole(tmp_path: Path) -> None:
+    """curl's -d says so: its pairs are none, and what the rule redacts stands in it somewhere."""
+    number, case = b"4242424242424242", new_case()
+    async with Api() as api:
+        api.answers[case].append(Told())
+        rule = "rules: [{name: pay, match: {path: /pay}, redact: {args: [number]}}]"
+        text = f"upstream: up\nbase_url: http://127.0.0.1:{api.port}\n{rule}\n"
+        async with semel(tmp_path, text, store=ambient.EMBEDDED) as app:
+            body = b'{"kind": "card", "number": "%b"}' % number
+            headers = {"Content-Type": FORM_TYPE, CASE: case}
+            assert (await call(app.address.port, "POST", "/up/pay", headers, body)).semel == "executed"
+        assert api.received[case][0].body == body
+    assert not any(number in path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file())

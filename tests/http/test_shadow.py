@@ -266,6 +266,26 @@ async def test_what_a_rule_denies_goes_out(tmp_path: Path) -> None:
     assert (line["would"], line["problem"], line["rule"]) == ("refused", "denied", "all")
 
 
+@pytest.mark.parametrize("size", [10, 500_000])
+async def test_a_rule_that_looks_at_the_body_is_shadowed_by_what_it_finds(tmp_path: Path, size: int) -> None:
+    """Also in a long one; what it is not for is recorded in earnest."""
+    rules = """
+rules:
+  - {name: looked, match: {when: "kind == 'a'"}, shadow: true}
+  - {name: earnest}
+"""
+    script = (*READ_ALL, answer(200, b"ok"))
+    async with (
+        Origin(script, script) as origin,
+        semel(tmp_path, f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}{rules}") as app,
+    ):
+        headers = {"Content-Type": "application/json"}
+        for kind, status in (("a", "passed"), ("b", "executed")):
+            body = json.dumps({"kind": kind, "padding": "x" * size}).encode()
+            assert (await call(app.address.port, "POST", "/up/x", headers, body)).semel == status
+        assert await judged(app) == {"executed": 1}
+
+
 async def test_an_upstream_is_asked_nothing_for_it(tmp_path: Path) -> None:
     """What a probe would have said only the upstream knows: the call stays in doubt."""
     probed = ', probe: {request: {path: "/was-it/{body.ref}"}, found: "yes"}'

@@ -20,6 +20,7 @@ from proxy.core.clauses import (
     Redact,
     UpstreamKey,
 )
+from proxy.core.matching import find_rule
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -35,7 +36,6 @@ from proxy.core.policy import (
     Scope,
     Timeouts,
     Upstream,
-    find_rule,
 )
 from proxy.policy_file import load_policies, presets_directory, recipe_changes
 from proxy.policy_file.fields import Field, default_value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import zipfile
@@ -14,7 +13,8 @@ import pytest
 from proxy.core.canonical import Body
 from proxy.core.cost import cost_of
 from proxy.core.identity import Asked, identify
-from proxy.core.policy import Mode, Normalize, Repeat, Rule, Scope, Upstream, find_rule
+from proxy.core.matching import find_rule
+from proxy.core.policy import Mode, Normalize, Repeat, Rule, Scope, Upstream
 from proxy.policy_file import load_policies, presets_directory
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_where_they_are_and_how_long_they_may_take() -> None:
         assert rule_of(upstream, path).wait >= 600
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_rule_says_where_it_comes_from(name: str) -> None:
     """The comment above a rule cites a public page, or says that the rule is unverified."""
     text = (presets_directory() / f"{name}.yaml").read_text()
@@ -244,20 +244,23 @@ def test_models_have_a_cost_and_the_free_ones_none() -> None:
 
 
 @pytest.mark.parametrize(("name", "rule"), [("openai", "responses"), ("anthropic", "messages")])
-def test_the_file_of_your_own_that_the_comments_show(name: str, rule: str, tmp_path: Path) -> None:
-    """Whoever lets the vendor act makes the call one with effects; the rest of the preset stays."""
-    text = (presets_directory() / f"{name}.yaml").read_text()
-    shown = re.findall(r"^  #   ((?:upstream|extends|rules): .+)$", text, re.MULTILINE)
-    assert len(shown) == 3
-    (tmp_path / "own.yaml").write_text("\n".join(shown))
+def test_a_file_of_your_own_takes_the_place_of_one_rule(name: str, rule: str, tmp_path: Path) -> None:
+    """By its name; the rest of the preset stays, and the headers that name every call."""
+    path = {"responses": "/v1/responses", "messages": "/v1/messages"}[rule]
+    own = (
+        f"upstream: {name}\nextends: {name}\nrules: [{{name: {rule}, match: {{method: POST, path: {path}}}}}]"
+    )
+    (tmp_path / "own.yaml").write_text(own)
     found = load_policies(["presets", tmp_path / "own.yaml"]).upstreams[name]
     before, after = ({one.name: one for one in upstream.rules} for upstream in (PRESETS[name], found))
     assert before[rule].is_safe("POST")
     assert not after[rule].is_safe("POST")
+    assert after[rule].key.counted == PRESETS[name].accounts
     assert {one: after[one] for one in after if one != rule} == {
         one: before[one] for one in before if one != rule
     }
     assert (found.host, found.timeouts) == (PRESETS[name].host, PRESETS[name].timeouts)
+    assert (PRESETS[name].verified, found.verified) == ("2026-11-17", "")
 
 
 # ---- shipping ----

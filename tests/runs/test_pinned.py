@@ -10,9 +10,12 @@ import pytest
 
 from proxy.core import recipe
 from proxy.core.canonical import CANONICALISERS, Body, canonical_arguments
+from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.identity import Identity
 from proxy.core.policy import (
+    Implied,
     KeyRecipe,
+    Looks,
     Mode,
     Normalize,
     PathPattern,
@@ -83,6 +86,13 @@ EDITS = {
     "scope": edited(replace(SEND, scope=Scope.TENANT)),
     "repeat": edited(replace(SEND, repeat=Repeat.SAME)),
     "credentials": edited(SEND, credentials=("x-mine",)),
+    "accounts": edited(SEND, accounts=("content-type",)),
+    "looks": edited(replace(SEND, looks=Looks(when="to == 'y'"))),
+    "looks at a header": edited(replace(SEND, looks=Looks(headers=(("x-kind", ("send",)),)))),
+    "another rule that looks": edited(Rule(name="reads", safe=True, looks=Looks(when="to == 'x'")), SEND),
+    "where a client's key is": edited(
+        replace(SEND, key=KeyRecipe(exclude=("id",), implied=Implied(client_field="to")))
+    ),
 }
 
 
@@ -101,6 +111,34 @@ async def test_a_policy_edit_renames_nothing_in_a_run(edit: Upstream) -> None:
         assert (rule.name, rule.mode, rule.scope, rule.repeat, rule.key) == (
             was.name, was.mode, was.scope, was.repeat, was.key,
         )  # fmt: skip
+
+
+@in_virtual_time
+async def test_what_a_run_began_with_it_goes_on_looking_at() -> None:
+    """Also when the policies of now look at nothing: what is read back is what was written."""
+    looks = Looks(headers=(("content-type", ("application/*", "text/plain")),), when="to == 'x'")
+    implied = Implied(headers=("x-account",), client_field="ref", client_header="x-ref")
+    key = KeyRecipe(exclude=("id",), implied=implied)
+    before = edited(replace(SEND, looks=looks, key=key), accounts=("x-account",))
+    semel = RunProcess()
+    was = (await named(semel, before)).match.rule
+    entered = await enter(semel.books, TENANT, Speaker(run="r", attempt="a2"), edited())
+    (rule,) = entered.pinned.upstream.rules
+    assert (rule.looks, rule.key) == (was.looks, was.key) == (looks, key)
+    assert entered.pinned.upstream.accounts == ("x-account",)
+    assert (await named(semel, edited(), body=b'{"id":1,"to":"y"}')).match.rule.name == "default"
+
+
+@in_virtual_time
+async def test_another_rule_of_the_name_settles_no_doubt() -> None:
+    """One that looks at something else by now is for other calls: its key says nothing of these."""
+    semel = RunProcess()
+    keyed = replace(SEND, upstream_key=UpstreamKey(header="x-key"), in_doubt=OnDoubt.RESEND)
+    await named(semel, edited(keyed))
+    now = edited(replace(keyed, looks=Looks(when="to == 'x'")))
+    entered = await enter(semel.books, TENANT, Speaker(run="r", attempt="a2"), now)
+    (rule,) = entered.pinned.upstream.rules
+    assert (rule.in_doubt, rule.upstream_key) == (OnDoubt.HOLD, None)
 
 
 @in_virtual_time

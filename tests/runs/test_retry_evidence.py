@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.canonical import Body
 from proxy.core.intent import State
+from proxy.core.policy import KeyRecipe
 from proxy.core.retry_evidence import evidence_of
 from proxy.errors import InDoubt, UpstreamTimeout
 from proxy.upstream.base import Answered, Lost
@@ -19,7 +21,7 @@ SECRET = b"s" * 32
 
 
 def token(header: bytes, value: bytes) -> frozenset[str]:
-    return evidence_of(((header, value),), (), SECRET).tokens
+    return evidence_of(((header, value),), Body(), KeyRecipe(), (), SECRET).tokens
 
 
 KEY, OTHER_KEY = token(b"Idempotency-Key", b"k1"), token(b"Idempotency-Key", b"k2")

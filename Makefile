@@ -24,10 +24,11 @@ run: $(STAMP) ## serve on 127.0.0.1:8080 with the embedded store
 test: $(STAMP) ## the whole suite
 	$(BIN)/python -m pytest -n $(TEST_JOBS) -m "not soak" $(ARGS)
 
-check: $(STAMP) ## lint and types
+check: $(STAMP) ## lint, types, presets
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/semel check policies
 
 docs: $(STAMP) ## redraw the generated parts of the documents
 	$(BIN)/python -m docs.reference

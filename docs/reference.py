@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy import cli
+from proxy.core.clauses import OnDoubt
 from proxy.core.intent import TRANSITIONS
+from proxy.core.policy import Mode, Rule, Upstream
 from proxy.core.prices import MOST_TOKENS, PRICES, READ_ON
 from proxy.errors import BudgetExceeded
-from proxy.policy_file import schema
+from proxy.policy_file import load_policies, schema
 from proxy.policy_file.fields import Field, Level
 from proxy.problem import PROBLEMS, Problem
+from proxy.quantities import show_duration
 from proxy.settings_schema import LEVELS as SETTINGS_LEVELS
 
 DOCS = Path(__file__).parent
@@ -139,6 +142,45 @@ def model_prices() -> str:
     return f"{words}\n\n{table(titles, rows)}"
 
 
+# ---- what ships ----
+
+
+def presets() -> str:
+    """One line for each file: what it is, and what becomes of a call in doubt."""
+    rows = [
+        (
+            f"[{name}]({name}.yaml)",
+            cell(upstream.about),
+            code(f"{upstream.scheme}://{upstream.host}{upstream.base_path}"),
+            upstream.verified or "unverified",
+            _settled(upstream),
+        )
+        for name, upstream in sorted(load_policies(["presets"]).upstreams.items())
+    ]
+    return table(("preset", "what", "address", "checked", "a call with effects that is in doubt is"), rows)
+
+
+def _settled(upstream: Upstream) -> str:
+    """By how doubt about them is settled: the rules for calls with effects."""
+    effects = [rule for rule in upstream.rules if rule.mode is Mode.ONCE and _may_act(rule)]
+    kept: dict[str, list[str]] = {}
+    for rule in effects:
+        if rule.in_doubt is OnDoubt.RESEND and rule.upstream_key is not None:
+            place = rule.upstream_key.header or f"body field {rule.upstream_key.body}"
+            way = f"sent again under {code(place)} within {show_duration(rule.upstream_key.retention)}"
+        elif rule.in_doubt is OnDoubt.PROBE:
+            way = "asked about"
+        else:
+            continue
+        kept.setdefault(way, []).append(rule.name)
+    said = [f"{way}: {', '.join(names)}" for way, names in kept.items()]
+    return "; ".join([*said, "all others held" if said else "held"])
+
+
+def _may_act(rule: Rule) -> bool:
+    return not all(rule.is_safe(method) for method in rule.methods or ("POST",))
+
+
 # ---- the state machine ----
 
 
@@ -240,6 +282,7 @@ PARTS = (
     Part(document=DOCS / "policies.md", name="policy keys", draw=lambda: keys(schema.LEVELS)),
     Part(document=DOCS / "policies.md", name="refused keys", draw=lambda: refused_keys(schema.LEVELS)),
     Part(document=DOCS / "policies.md", name="model prices", draw=model_prices),
+    Part(document=DOCS.parent / "policies" / "README.md", name="presets", draw=presets),
     Part(document=DOCS / "settings.md", name="settings", draw=lambda: keys(SETTINGS_LEVELS)),
     Part(document=DOCS / "settings.md", name="refused settings", draw=lambda: refused_keys(SETTINGS_LEVELS)),
     Part(document=DOCS / "states.md", name="state diagram", draw=state_diagram),

@@ -20,7 +20,7 @@ BY_HAND = ROOT / "docs" / "by-hand.md"
 WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
 # What a page is about, where it does not come with semel: programs, and packages of Python.
 NEEDS = {"docs/how-to/node.md": "node"} | {
-    f"docs/how-to/{name}.md": name for name in ("openai", "anthropic", "langgraph", "requests")
+    f"docs/how-to/{name}.md": name for name in ("openai", "anthropic", "langgraph", "requests", "stripe")
 }
 
 
@@ -50,7 +50,7 @@ def clone(tmp_path: Path) -> Path:
     return looks_like_a_clone(tmp_path / "clone")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "page", [page for page in WITH_COMMANDS if page not in (README, BY_HAND)], ids=name_of
 )

@@ -5,44 +5,46 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections import deque
-from typing import Any
+from collections import Counter, deque
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 from aiohttp import web
 
-from tests.sdk.scene import open_tls
+from tests.sdk.scene import Served
 
 CUT = 0  # among the faults: done, but nobody hears of it
 
 
-class Aws:
-    """`async with Aws() as aws`; the next requests get `faults`: a status instead of being done, or CUT."""
+class Refusal(NamedTuple):
+    """Among the faults: an error in AWS's own words, and nothing is done."""
+
+    status: int
+    text: str
+    media_type: str = "text/xml"
+
+
+class Aws(Served):
+    """`async with Aws() as aws`; the next requests get `faults`: a status or a refusal instead of being done,
+    or CUT."""
 
     def __init__(self) -> None:
-        self.faults: deque[int] = deque()
+        super().__init__()
+        self.faults: deque[int | Refusal] = deque()
         self.asked = 0
-        self.plain = self.tls = 0
         self._moto = ""
 
-    async def __aenter__(self) -> Aws:
+    async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0",
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         self._moto = await self._address()
         self._session = aiohttp.ClientSession(auto_decompress=False)
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.plain = int(self._runner.addresses[0][1])
-        self.tls = await open_tls(self._runner)
-        return self
+        return await super().__aenter__()
 
     async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+        await super().__aexit__()
         await self._session.close()
         self._process.kill()
         await self._process.wait()
@@ -63,6 +65,8 @@ class Aws:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked += 1
         fault = self.faults.popleft() if self.faults else None
+        if isinstance(fault, Refusal):
+            return web.Response(status=fault.status, text=fault.text, content_type=fault.media_type)
         if fault:
             return web.Response(status=fault, text="<ErrorResponse/>", content_type="text/xml")
         headers = {name: value for name, value in request.headers.items() if name != "Connection"}
@@ -77,8 +81,18 @@ class Aws:
 
     async def sent(self, mark: str) -> dict[str, int]:
         """How often a mail or a message with this text was really sent."""
-        async with self._session.get(f"{self._moto}/moto-api/data.json") as got:
-            data: dict[str, Any] = await got.json(content_type=None)
+        data = await self._record()
         mails = [one for one in data["ses"]["Message"] if one["body"] == mark]
         messages = [one for one in data["sqs"]["Message"] if mark in one.values()]
         return {"ses": len(mails), "sqs": len(messages)}
+
+    async def texts(self, mark: str) -> Counter[tuple[str, str]]:
+        """All mails and messages that begin so: their texts, and the ids that AWS gave them."""
+        data = await self._record()
+        both = [*data.get("ses", {}).get("Message", []), *data.get("sqs", {}).get("Message", [])]
+        return Counter((one["body"], one["id"]) for one in both if one["body"].startswith(mark))
+
+    async def _record(self) -> dict[str, Any]:
+        async with self._session.get(f"{self._moto}/moto-api/data.json") as got:
+            data: dict[str, Any] = await got.json(content_type=None)
+        return data

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from aiohttp import web
 
@@ -87,15 +87,13 @@ class Model(ModelApi):
         return response
 
 
-class Tools:
-    """An API with effects. Every answer bears its number: a second call never looks like the first."""
+class Served:
+    """An API of ours, while `async with` holds: one door plain, one with TLS."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []  # "METHOD /path body"
-        self.faults: deque[int] = deque()
         self.plain = self.tls = 0
 
-    async def __aenter__(self) -> Tools:
+    async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -107,6 +105,18 @@ class Tools:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        raise NotImplementedError
+
+
+class Tools(Served):
+    """An API with effects. Every answer bears its number: a second call never looks like the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []  # "METHOD /path body"
+        self.faults: deque[int] = deque()
 
     def count(self, what: str = "") -> int:
         return sum(what in asked for asked in self.asked)

@@ -63,11 +63,12 @@ class Supervision:
         while True:
             due = self._proxy.tend(time.monotonic())
             # All that has happened: two changes may have come with one signal.
-            while (change := agent.change()) is not None:
+            change = agent.change()
+            while change is not None:
                 if isinstance(change, Ending):
                     return Watched(change, told_to_end)
-                if change is Change.STOPPED and has_terminal():
-                    _stop_with(agent)
+                stopped = change is Change.STOPPED and has_terminal()
+                change = _stop_with(agent) if stopped else agent.change()
             arrived = self._signals.wait(None if due is None else due - time.monotonic())
             if arrived is None:
                 continue
@@ -88,9 +89,12 @@ class Supervision:
         return None
 
 
-def _stop_with(agent: Agent) -> None:
+def _stop_with(agent: Agent) -> Ending | Change | None:
     """The shell that started us must see a stopped job. Its `fg` continues the whole group; whoever continues
-    us alone means the agent too."""
+    us alone means the agent too. What became of the agent meanwhile: another Ctrl-Z may have come before our
+    first step, or its end, and a change is told only once."""
     os.kill(os.getpid(), signal.SIGSTOP)
-    if agent.change() is None:  # it was not continued with us
+    change = agent.change()
+    if change is None:  # it was not continued with us
         agent.send(signal.SIGCONT)
+    return change

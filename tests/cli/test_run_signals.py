@@ -29,7 +29,7 @@ while True:
     signal.pause()
 """
 # What an interactive shell does with a job, and nothing else: its own group in the foreground, `fg` after a
-# stop. Says what becomes of the job.
+# stop (or, told anything else, only a further look at it). Says what becomes of the job.
 SHELL = """
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -46,9 +46,9 @@ while True:
         print("job ended", os.waitstatus_to_exitcode(raw), flush=True)
         break
     print("job stopped", flush=True)
-    assert sys.stdin.readline() == "fg\\n"
-    os.tcsetpgrp(0, job)
-    os.killpg(job, signal.SIGCONT)
+    if sys.stdin.readline() == "fg\\n":
+        os.tcsetpgrp(0, job)
+        os.killpg(job, signal.SIGCONT)
 """
 
 
@@ -59,6 +59,12 @@ def state(tmp_path: Path) -> Path:
 
 def agent_pid(run: Running) -> int:
     return int(run.read_match(r"^agent (\d+)\b.*\n"))
+
+
+def agent_and_semel(run: Running) -> tuple[int, int]:
+    """Where semel is not what was started, but the agent's parent."""
+    agent = agent_pid(run)
+    return agent, int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 # ---- which signals are handed on ----
@@ -215,8 +221,7 @@ def test_ctrl_z_and_fg(state: Path) -> None:
     """The shell sees a stopped job, `fg` brings both back; the proxy is never stopped."""
     prefix = [sys.executable, "-c", SHELL]
     with Running(state, python(COUNTING), terminal=True, prefix=prefix) as run:
-        agent = agent_pid(run)
-        semel = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+        agent, semel = agent_and_semel(run)
         (proxy,) = proxies_of(semel)
         for times in (1, 2):
             run.type(b"\x1a")
@@ -231,6 +236,37 @@ def test_ctrl_z_and_fg(state: Path) -> None:
         run.read_until("job ended 9")
 
 
+def test_a_second_ctrl_z_before_semel_is_awake_stops_the_job_again(state: Path) -> None:
+    """The agent went on and stands still again when semel takes its first step: a stop as good as the first."""
+    prefix = [sys.executable, "-c", SHELL]
+    with Running(state, python(COUNTING), terminal=True, prefix=prefix) as run:
+        agent, semel = agent_and_semel(run)
+        run.type(b"\x1a")
+        wait_until(partial(has_stopped, run, 1), "the first stop")
+        os.kill(agent, Signals.SIGCONT)
+        wait_until(lambda: state_of(agent) != "T", "the continuation")
+        os.kill(agent, Signals.SIGSTOP)
+        wait_until(lambda: state_of(agent) == "T", "the agent's stop")
+        run.type(b"look\n")
+        os.kill(semel, Signals.SIGCONT)
+        wait_until(partial(has_stopped, run, 2), "the second stop")
+        run.type(b"fg\n")
+        os.kill(semel, Signals.SIGUSR2)
+        run.read_until("job ended 9")
+
+
+def test_an_agent_that_is_killed_while_the_job_is_stopped(state: Path) -> None:
+    """`fg` finds it dead, and semel ends as it did."""
+    prefix = [sys.executable, "-c", SHELL]
+    with Running(state, python(COUNTING), terminal=True, prefix=prefix) as run:
+        agent, _ = agent_and_semel(run)
+        run.type(b"\x1a")
+        wait_until(partial(has_stopped, run, 1), "the stop")
+        os.kill(agent, Signals.SIGKILL)
+        run.type(b"fg\n")
+        run.read_until("job ended -9")
+
+
 def test_an_agent_that_stops_itself_stops_the_job(state: Path) -> None:
     """As editors do on Ctrl-Z; whoever continues semel alone means the agent too."""
     code = (
@@ -238,8 +274,7 @@ def test_an_agent_that_stops_itself_stops_the_job(state: Path) -> None:
         "print('went on', flush=True)\n"
     )
     with Running(state, python(code), terminal=True, prefix=[sys.executable, "-c", SHELL]) as run:
-        agent = agent_pid(run)
-        semel = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+        agent, semel = agent_and_semel(run)
         run.read_until("job stopped")
         assert (state_of(agent), state_of(semel)) == ("T", "T")
         os.kill(semel, Signals.SIGCONT)
@@ -251,8 +286,7 @@ def test_an_agent_that_stops_itself_stops_the_job(state: Path) -> None:
 def test_without_a_terminal_a_stopped_agent_does_not_stop_semel(state: Path) -> None:
     """Nobody would continue it: whoever stopped the agent continues the agent."""
     with Running(state, python(COUNTING), prefix=["setsid"]) as run:
-        agent = agent_pid(run)
-        semel = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+        agent, semel = agent_and_semel(run)
         os.kill(agent, Signals.SIGSTOP)
         wait_until(lambda: state_of(agent) == "T", "the stop")
         os.kill(semel, Signals.SIGUSR1)  # handed on, so the stop has been seen before it

@@ -17,7 +17,7 @@ from proxy.explaining.idle import idle_names
 from proxy.explaining.in_run import Viewed, as_named_in, is_pinned_otherwise, view
 from proxy.explaining.likeness import compared_with, recorded_as_named
 from proxy.explaining.matching import Naming
-from proxy.explaining.now import Happens, in_shadow, with_record, without_record
+from proxy.explaining.now import Happens, in_shadow, new_call, with_record, without_record
 from proxy.explaining.record import Recorded, decision_on, find_call, read_request
 from proxy.explaining.request import (
     find_address,
@@ -235,7 +235,7 @@ async def _now(named: Named, said: Told, store: Store | None, settings: Settings
         )
     if store is None:
         place = "a store in memory" if settings.store == "memory" else _place(settings)
-        return Happens(what="executed", detail=f"there is no record to look into ({place}): it would be sent")
+        return new_call(f"there is no record to look into ({place}): it would be sent", named.bound_to)
     now = time.time()
     decision, owner_is_dead = await decision_on(store, named, refresh=said.refresh, now=now)
     return with_record(

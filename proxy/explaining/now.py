@@ -37,6 +37,14 @@ def without_record(rule: Rule) -> Happens:
     )
 
 
+def new_call(detail: str, bound_to: bytes) -> Happens:
+    """For what no record has. `bound_to`: what a person would have to permit."""
+    if bound_to:
+        asked = "a person would be asked to permit it first: 409, nothing is sent until then"
+        return Happens(what="awaiting-approval", detail=asked)
+    return Happens(what="executed", detail=detail)
+
+
 def in_shadow(rule: Rule, happens: Happens) -> Happens:
     """What is only looked on at goes out, whatever the record says."""
     if not rule.shadow:
@@ -56,12 +64,8 @@ def with_record(
     """`rule`: what settles its doubts. `bound_to`: what a person would have to permit."""
     match decision:
         case core.Claim(over):
-            if bound_to and not is_granted(
-                over, for_occurrence(bound_to, over.occurrence if over else 1), now
-            ):
-                detail = "a person would be asked to permit it first: 409, nothing is sent until then"
-                return Happens(what="awaiting-approval", detail=detail)
-            return Happens(what="executed", detail=_why_executed(over, rule, now))
+            permitted = is_granted(over, for_occurrence(bound_to, over.occurrence if over else 1), now)
+            return new_call(_why_executed(over, rule, now), b"" if permitted else bound_to)
         case core.Replay(call, answer):
             age = max(0.0, now - answer.recorded_at)
             left = None if call.expires_at is None else call.expires_at - now

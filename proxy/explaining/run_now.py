@@ -30,7 +30,7 @@ from proxy.core.policy import DEFAULT_NAME
 from proxy.core.run_record import End, Step
 from proxy.core.runs import Occurrence, with_dead_owners
 from proxy.explaining.in_run import Viewed
-from proxy.explaining.now import Happens, held, joined, with_record
+from proxy.explaining.now import Happens, held, joined, new_call, with_record
 from proxy.explaining.record import decision_on, decision_on_answer
 from proxy.front.naming import Named, ToName
 from proxy.front.sending import Told
@@ -83,7 +83,8 @@ def over() -> Fate:
 async def fate_of(question: InQuestion, store: Store | None) -> Fate:
     """Without a store there is no record: then everything is new."""
     if store is None:
-        return _new(question, 1, 0, Happens(what="executed", detail="there is no record: it would be sent"))
+        happens = new_call("there is no record: it would be sent", question.named.bound_to)
+        return _new(question, 1, 0, happens)
     book = question.book
     known = book.occurrences(question.family.key)
     rows = with_dead_owners([row for _, row in known], await _dead(store, known))
@@ -187,9 +188,7 @@ async def _live(question: InQuestion, store: Store, detail: str, shared: Identit
     one that it was filled from before."""
     asked = question.named.shared
     if asked is None:
-        if question.named.bound_to:
-            return with_record(core.Claim(None), now=time.time(), bound_to=question.named.bound_to)
-        return Happens(what="executed", detail=detail)
+        return new_call(detail, question.named.bound_to)
     now = time.time()
     named = question.named._replace(identity=shared or asked)
     decision, owner_is_dead = await decision_on(store, named, refresh=question.said.refresh, now=now)

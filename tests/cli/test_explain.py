@@ -158,6 +158,18 @@ def test_without_a_record_the_id_is_told_only_where_it_does_not_depend_on_one(
         assert alone == call
 
 
+@pytest.mark.parametrize("run", [None, "night"])
+def test_without_a_record_too_a_person_would_be_asked(
+    run: str | None, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who tries a rule with `approval` before the first call is not told that it would be sent."""
+    asking = POLICY.replace("  - name: send\n", "  - name: send\n    approval: always\n")
+    (place / "policies" / "test.yaml").write_text(asking.replace("PORT", "9"))
+    url = URL if run is None else f"/@{run}{URL}"
+    told = document(capsys, place, Request("POST", url, (), SEND.body))
+    assert told["now"]["what"] == "awaiting-approval"
+
+
 def test_a_rule_that_only_looks_on_lets_it_pass(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And it is told what would happen without that."""
     shadowed = POLICY.replace("  - name: send\n", "  - name: send\n    shadow: true\n")

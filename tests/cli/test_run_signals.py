@@ -237,7 +237,7 @@ def test_ctrl_z_and_fg(state: Path) -> None:
 
 
 def test_a_second_ctrl_z_before_semel_is_awake_stops_the_job_again(state: Path) -> None:
-    """The agent went on and stands still again when semel takes its first step: a stop as good as the first."""
+    """The agent went on and stands still again before semel takes a step: a stop as good as the first."""
     prefix = [sys.executable, "-c", SHELL]
     with Running(state, python(COUNTING), terminal=True, prefix=prefix) as run:
         agent, semel = agent_and_semel(run)

@@ -35,7 +35,8 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, end_to_end
 from proxy.core.intent import Call, Entry, Event, State
 from proxy.core.matching import Seen, names_in
-from proxy.core.policy import Rule, split_path
+from proxy.core.patterns import split_path
+from proxy.core.policy import Rule
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
 from proxy.outgoing import check_address

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from proxy.core.matching import DEFAULT_EFFECT
-from proxy.core.policy import DEFAULT_NAME, PolicySet, split_path
+from proxy.core.patterns import split_path
+from proxy.core.policy import DEFAULT_NAME, PolicySet
 
 # A call that no rule matched: a decision about it stands as long as its answer would have.
 DEFAULT_TTL = DEFAULT_EFFECT.ttl

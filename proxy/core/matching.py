@@ -17,6 +17,7 @@ from proxy.core.canonical import Body
 from proxy.core.clauses import OnDoubt, Redact
 from proxy.core.document import Json, document_of, holds, surely_false
 from proxy.core.headers import Headers
+from proxy.core.patterns import is_like, split_path
 from proxy.core.policy import (
     DEFAULT_NAME,
     SAFE_METHODS,
@@ -28,7 +29,6 @@ from proxy.core.policy import (
     Repeat,
     Rule,
     Upstream,
-    split_path,
 )
 
 
@@ -136,7 +136,7 @@ def _fits(looks: Looks, names: dict[str, str], seen: Seen) -> bool | None:
 
 
 def _has_header(values: list[str], patterns: tuple[str, ...]) -> bool | None:
-    fitting = [any(_is_like(value, pattern) for pattern in patterns) for value in values]
+    fitting = [any(is_like(value, pattern) for pattern in patterns) for value in values]
     if not any(fitting):
         return False
     return True if all(fitting) else None
@@ -150,20 +150,6 @@ def _holds(when: str, names: dict[str, str], seen: Seen) -> bool | None:
     if holds(when, value) is True:
         return True
     return False if surely_false(when, value) else None
-
-
-def _is_like(value: str, pattern: str) -> bool:
-    """`*` stands for anything. Piece by piece from the left: no value makes it take long."""
-    first, *pieces = pattern.split("*")
-    if not pieces:
-        return value == pattern
-    at, last = len(first), pieces.pop()
-    for piece in pieces:
-        found = value.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return value.startswith(first) and value.endswith(last) and at + len(last) <= len(value)
 
 
 def find_rule(upstream: Upstream, method: str, raw_path: str, seen: Seen = NOTHING_SEEN) -> Match | None:

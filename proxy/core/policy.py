@@ -1,13 +1,9 @@
-"""What a policy file says, as frozen values. Which rule a request meets is in matching.py.
-
-Patterns split on literal `/`; segments compare percent-decoded, so `%2F` never splits.
-"""
+"""What a policy file says, as frozen values. Which rule a request meets is in matching.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import unquote
 
 from proxy.core.clauses import (
     Approval,
@@ -21,6 +17,7 @@ from proxy.core.clauses import (
     UpstreamKey,
     Wire,
 )
+from proxy.core.patterns import PathPattern
 from proxy.core.reachable import Said
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -122,69 +119,6 @@ class Timeouts:
     connect: float = 5.0
     idle: float = 120.0
     total: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One path segment of a pattern: a literal, `{name}`, `*`, or `**` (the rest, at least one segment)."""
-
-    kind: str  # "literal" | "name" | "any" | "rest"
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PathPattern:
-    text: str
-    segments: tuple[Segment, ...]
-
-    @classmethod
-    def parse(cls, text: str) -> PathPattern:
-        """Raises ValueError with a sentence for people."""
-        if not text.startswith("/"):
-            raise ValueError("a path pattern starts with /")
-        segments: list[Segment] = []
-        names: set[str] = set()
-        parts = text[1:].split("/")
-        for position, part in enumerate(parts):
-            if part == "**":
-                if position != len(parts) - 1:
-                    raise ValueError("** stands for the rest of the path and must come last")
-                segments.append(Segment("rest"))
-            elif part == "*":
-                segments.append(Segment("any"))
-            elif part.startswith("{") and part.endswith("}"):
-                name = part[1:-1]
-                if not name.isidentifier():
-                    raise ValueError(f"{part} is not a name: use letters, digits and _")
-                if name in names:
-                    raise ValueError(f"{part} appears twice")
-                names.add(name)
-                segments.append(Segment("name", name))
-            elif any(mark in part for mark in "{}*"):
-                raise ValueError(f"{part!r} mixes a wildcard with text: a wildcard is a whole segment")
-            else:
-                segments.append(Segment("literal", unquote(part)))
-        return cls(text, tuple(segments))
-
-    def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
-        """The named segments, or None. `segments` are percent-decoded."""
-        pattern = self.segments
-        rest = bool(pattern) and pattern[-1].kind == "rest"
-        if len(segments) < len(pattern) if rest else len(segments) != len(pattern):
-            return None
-        names: dict[str, str] = {}
-        for wanted, found in zip(pattern, segments, strict=False):
-            if wanted.kind == "literal" and wanted.text != found:
-                return None
-            if wanted.kind == "name":
-                names[wanted.text] = found
-        return names
-
-
-def split_path(raw_path: str) -> tuple[str, ...]:
-    """`/a/b%2Fc` -> ("a", "b/c"). The raw path starts with a slash."""
-    parts = raw_path[1:].split("/")
-    return tuple(parts if "%" not in raw_path else map(unquote, parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import orjson
 
 from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS
 from proxy.core.clauses import OnDoubt, Redact
+from proxy.core.patterns import PathPattern
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -21,7 +22,6 @@ from proxy.core.policy import (
     Looks,
     Mode,
     Normalize,
-    PathPattern,
     Repeat,
     Rule,
     Scope,
@@ -143,7 +143,7 @@ def _read(said: dict[str, Any], present: Rule | None) -> Rule:
         redacts_now=Redact() if present is None else present.redact,
         methods=methods,
         looks=looks,
-        path=None if said["path"] is None else PathPattern.parse(said["path"]),
+        path=None if said["path"] is None else PathPattern.read(said["path"]),
         mode=Mode(said["mode"]),
         safe=said["safe"],
         scope=Scope(said["scope"]),

@@ -21,7 +21,8 @@ import orjson
 
 from proxy.core.canonical import Body, NotCanonical, argument_steps, is_json, is_json_in_disguise, parse_json
 from proxy.core.headers import Headers
-from proxy.core.policy import PathPattern, Rule
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import Rule
 
 Json: TypeAlias = Any
 

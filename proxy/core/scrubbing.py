@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from proxy.core.canonical import Body, argument_steps
 from proxy.core.headers import Headers
-from proxy.core.policy import PathPattern
+from proxy.core.patterns import PathPattern
 from proxy.core.redaction import (
     FORM_SOURCES,
     Veil,

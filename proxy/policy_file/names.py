@@ -9,7 +9,8 @@ import re
 from datetime import date
 
 from proxy.core.headers import HOP_BY_HOP
-from proxy.core.policy import DEFAULT_NAME, PathPattern
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import DEFAULT_NAME
 from proxy.policy_file.mistakes import suggestion
 from proxy.policy_file.values import header_name, host_and_port, pattern
 from proxy.quantities import quoted

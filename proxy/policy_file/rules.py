@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.core.clauses import OnDoubt, UpstreamKey
-from proxy.core.policy import Implied, KeyRecipe, Looks, PathPattern, Rule, Segment
+from proxy.core.patterns import PathPattern, Segment
+from proxy.core.policy import Implied, KeyRecipe, Looks, Rule
 from proxy.policy_file.fields import Level, Parser, Section, read_section
 from proxy.policy_file.mistakes import Log, Place, Wrong
 from proxy.policy_file.nodes import Items, Node, kind_of

@@ -18,7 +18,8 @@ from proxy.admin.rules import segments_in
 from proxy.admin.schemas import BASE64, ref
 from proxy.answers import Answers
 from proxy.clock import SystemClock
-from proxy.core.policy import PathPattern, PolicySet, Rule, Upstream
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import PolicySet, Rule, Upstream
 from proxy.errors import BadRequest
 from proxy.observe import Deaf
 from proxy.operator import Verdict

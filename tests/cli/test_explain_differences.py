@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.policy import KeyRecipe, Normalize, PathPattern, Rule, Upstream
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import KeyRecipe, Normalize, Rule, Upstream
 from proxy.explaining.differences import differences, same_name
 from proxy.explaining.matching import Pair, compare
 from proxy.explaining.written import key_line, read_key

@@ -7,14 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.matching import default_rule, find_rule
-from proxy.core.policy import (
-    Mode,
-    OnDisconnect,
-    PathPattern,
-    Rule,
-    Upstream,
-    split_path,
-)
+from proxy.core.patterns import PathPattern, split_path
+from proxy.core.policy import Mode, OnDisconnect, Rule, Upstream
 from tests.counts import count
 
 

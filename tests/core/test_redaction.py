@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.canonical import Body
-from proxy.core.policy import PathPattern
+from proxy.core.patterns import PathPattern
 from proxy.core.redaction import (
     MARK,
     hide_body,

@@ -12,7 +12,8 @@ from proxy import operator
 from proxy.asking import Ask
 from proxy.core.clauses import OnDoubt, Probe, UpstreamKey
 from proxy.core.intent import State
-from proxy.core.policy import PathPattern, Rule
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import Rule
 from proxy.errors import InDoubt
 from tests.exchange.stage import (
     EFFECT,

@@ -20,7 +20,8 @@ from proxy.core.canonical import Body
 from proxy.core.encoding import decode
 from proxy.core.identity import Asked, Identity, identify
 from proxy.core.matching import default_rule
-from proxy.core.policy import KeyRecipe, Mode, PathPattern, PolicySet, Repeat, Rule, Upstream
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import KeyRecipe, Mode, PolicySet, Repeat, Rule, Upstream
 from proxy.core.redaction import Veiling
 from proxy.errors import BadRequest
 from proxy.front import naming

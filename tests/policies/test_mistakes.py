@@ -18,7 +18,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.policy import PathPattern, PolicySet
+from proxy.core.patterns import PathPattern
+from proxy.core.policy import PolicySet
 from proxy.errors import ConfigurationError
 from proxy.policy_file import Mistake, PolicyMistakes, load_policies, nodes
 from proxy.policy_file.fields import Section

@@ -21,6 +21,7 @@ from proxy.core.clauses import (
     UpstreamKey,
 )
 from proxy.core.matching import find_rule
+from proxy.core.patterns import PathPattern
 from proxy.core.policy import (
     ClientKey,
     Credential,
@@ -29,7 +30,6 @@ from proxy.core.policy import (
     Normalize,
     OnDisconnect,
     OutcomeRule,
-    PathPattern,
     PolicySet,
     Repeat,
     Rule,

@@ -12,13 +12,13 @@ from proxy.core import recipe
 from proxy.core.canonical import CANONICALISERS, Body, canonical_arguments
 from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.identity import Identity
+from proxy.core.patterns import PathPattern
 from proxy.core.policy import (
     Implied,
     KeyRecipe,
     Looks,
     Mode,
     Normalize,
-    PathPattern,
     Repeat,
     Rule,
     Scope,

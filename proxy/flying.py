@@ -219,6 +219,8 @@ class Flights:
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
+                    if outgoing.errand is not None:
+                        outgoing.errand.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
         except (StoreUnavailable, BudgetExceeded) as error:  # nothing is claimed
             capture.refuse(error)

@@ -16,6 +16,7 @@ class Wire(StrEnum):
 
     HTTP = "http"
     MCP = "mcp"
+    TOOLS = "tools"  # functions of the agent's own
 
 
 class OnDoubt(StrEnum):

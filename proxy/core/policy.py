@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from proxy.core.clauses import (
     Approval,
@@ -20,6 +21,9 @@ from proxy.core.clauses import (
 from proxy.core.patterns import PathPattern
 from proxy.core.reachable import Said
 
+# Of calls that no network carries: the tool's name stands where others have their path.
+TOOL_SCHEME, TOOL_METHOD = "tool", "TOOL"
+TOOLS_NAME = "tools"  # of their upstream; no other may have it
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # What calls without a rule are counted under.
 DEFAULT_NAME = "default"
@@ -167,7 +171,7 @@ class Upstream:
     """One policy file: where an upstream is, and the rules for calling it."""
 
     name: str
-    scheme: str  # "http" | "https"
+    scheme: str  # "http" | "https" | "tool"
     host: str
     port: int
     base_path: str = ""  # without a trailing slash
@@ -236,7 +240,14 @@ def _host_and_port(entry: str, default_port: int) -> tuple[str, int]:
     return entry.strip("[]"), default_port
 
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443, TOOL_SCHEME: 0}
+
+
+def local_tools(**said: Any) -> Upstream:  # noqa: ANN401 (what any upstream may say)
+    """The agent's own functions: they have no address, and no forward proxy leads there."""
+    return Upstream(
+        name=TOOLS_NAME, scheme=TOOL_SCHEME, host=TOOLS_NAME, port=0, protocol=Wire.TOOLS, **said
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +259,7 @@ class PolicySet:
 
     def __post_init__(self) -> None:
         """Who names a host has it, the last one of several; else all have it whose base_url is there."""
-        upstreams = self.upstreams.values()
+        upstreams = [one for one in self.upstreams.values() if one.protocol is not Wire.TOOLS]
         places = {place: (upstream,) for upstream in upstreams if upstream.hosts for place in upstream.places}
         bases: dict[tuple[str, int], tuple[Upstream, ...]] = {}
         for upstream in upstreams:
@@ -256,6 +267,11 @@ class PolicySet:
                 (place,) = upstream.places
                 bases[place] = (*bases.get(place, ()), upstream)
         object.__setattr__(self, "_places", bases | places)
+
+    @property
+    def tools(self) -> Upstream:
+        """The agent's own functions; without a file about them, all by the table."""
+        return self.upstreams.get(TOOLS_NAME, _WITHOUT_RULES)
 
     def at(self, host: str, port: int) -> tuple[Upstream, ...]:
         """Whose host this is. The nearest entry counts: the host itself, one with a `*` inside, then `*.`
@@ -270,3 +286,6 @@ class PolicySet:
             rest = rest.partition(".")[2]
             found = self._places.get((f"*.{rest}", port), ())
         return found
+
+
+_WITHOUT_RULES = local_tools()

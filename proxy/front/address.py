@@ -12,6 +12,8 @@ from proxy.errors import BadRequest
 from proxy.front.run_ref import NOBODY, Speaker, parse_user
 
 OWN_NAMES = frozenset({"metrics", "healthz", "readyz", "_semel"})
+TOOLS = "/_semel/tools/"
+_TOOL = re.compile(r"[A-Za-z0-9._-]{1,128}")
 # Printable ASCII is all that a request target may hold; "#" never goes over the wire.
 _TARGET = re.compile(r"/[!\"$-~]*")
 # Servers differ in what they take for a slash, and in whether they cut a segment at ";" before they look at
@@ -28,6 +30,16 @@ class OwnAddress(NamedTuple):
     """semel's own: /metrics, /healthz, /readyz, /_semel/…"""
 
     path: str
+
+
+class ToolAddress(NamedTuple):
+    """A tool of the agent's own: /_semel/tools/{tool}, and with a call what is reported of it."""
+
+    tool: str
+    call: str = ""
+    report: str = ""  # what is said of the call
+    query: str | None = None
+    speaker: Speaker = NOBODY
 
 
 class Place(NamedTuple):
@@ -58,7 +70,7 @@ class UpstreamAddress(NamedTuple):
     place: Place | None = None  # of the forward proxy, where it is not the upstream's base_url
 
 
-Address: TypeAlias = OwnAddress | UpstreamAddress
+Address: TypeAlias = OwnAddress | UpstreamAddress | ToolAddress
 
 
 @lru_cache(maxsize=1024)
@@ -71,14 +83,26 @@ def parse_target(target: str) -> Address:
     path, query = split_target(target)
     name, slash, rest = path[1:].partition("/")
     if name in OWN_NAMES:
-        return OwnAddress(path)
+        return OwnAddress(path) if not path.startswith(TOOLS) else _tool(path.removeprefix(TOOLS), query)
     speaker = NOBODY
     if name.startswith("@"):
         speaker = parse_user(name[1:])
         if not speaker.run:
             raise BadRequest("An address with @ names a run: /@{run}/{upstream}/{path}.")
+        if f"/{rest}".startswith(TOOLS):
+            return _tool(f"/{rest}".removeprefix(TOOLS), query)._replace(speaker=speaker)
         name, slash, rest = rest.partition("/")
     return UpstreamAddress(name, slash + rest if slash else "/", query, speaker)
+
+
+def _tool(rest: str, query: str | None) -> ToolAddress:
+    name, *said = rest.split("/")
+    if _TOOL.fullmatch(name) is None:
+        raise BadRequest("A tool's name is 1 to 128 characters of A-Z a-z 0-9 . _ -")
+    if len(said) not in (0, 2):
+        raise BadRequest("Use /_semel/tools/{tool}, or /_semel/tools/{tool}/{call}/{report}.")
+    call, report = said or ("", "")
+    return ToolAddress(name, call, report, query)
 
 
 def split_target(target: str) -> tuple[str, str | None]:

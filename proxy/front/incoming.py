@@ -15,6 +15,7 @@ from aiohttp import StreamReader
 
 from proxy.admin import browsers
 from proxy.asking import Ask
+from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
 from proxy.core.matching import Match
 from proxy.core.policy import Mode, PolicySet, Upstream
@@ -32,6 +33,7 @@ from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
 from proxy.settings import Address
 from proxy.spool import Spool
+from proxy.upstream.base import Errand
 
 NOTHING_TOLD = Told()
 # So long, in seconds, an answer is kept that nobody is given again.
@@ -65,6 +67,7 @@ class Asked(NamedTuple):
     told: Told
     speaker: Speaker
     tenant: str
+    errand: Errand | None = None  # of a tool of its own: it is done by whoever asks
 
 
 class Incoming(NamedTuple):
@@ -140,6 +143,8 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
             f"No policy file names the upstream {address.upstream[:64]!r}. Use /{{upstream}}/{{path}}; "
             f"known upstreams: {known}."
         )
+    if upstream.protocol is Wire.TOOLS:
+        raise UnknownUpstream(f"{upstream.name!r} are the agent's own tools: POST /_semel/tools/{{tool}}.")
     return upstream
 
 
@@ -243,6 +248,7 @@ def _sending(
         tenant=asked.tenant,
         veiling=namer.veiling,
         bound_to=bound_to,
+        errand=asked.errand,
     )
 
 

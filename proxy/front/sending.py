@@ -39,7 +39,7 @@ from proxy.front.naming import readable_body
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent, Veiled
 from proxy.spool import Spool
-from proxy.upstream.base import Outgoing
+from proxy.upstream.base import Errand, Outgoing
 from proxy.upstream.client import request_head
 
 # A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.
@@ -80,6 +80,7 @@ class Sending(NamedTuple):
     tenant: str
     veiling: Veiling
     bound_to: bytes = b""  # what a person has to permit
+    errand: Errand | None = None  # whoever asks does it
 
     @property
     def base_path(self) -> str:
@@ -107,6 +108,7 @@ class Sending(NamedTuple):
             max_idle=LUKEWARM if self.safe else WARM,
             said=upstream.said_of(place.host, place.port),
             head=head,
+            errand=self.errand,
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:

@@ -10,11 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from proxy.core.intent import Call
 from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.spool import Spool
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+class Errand(Protocol):
+    """What no network carries: whoever asks for the call does it (proxy/tools)."""
+
+    def claimed(self, call: Call) -> None:
+        """Told when the claim is durable, before anything is handed out."""
 
 
 class Outgoing(NamedTuple):
@@ -31,6 +39,7 @@ class Outgoing(NamedTuple):
     max_idle: float  # a pooled connection may be used only if it was idle for less than this (seconds)
     said: Said  # of the host: which addresses it may have
     head: bytes = b""  # as it will be written, where the caller has made and checked it already
+    errand: Errand | None = None  # its caller does it: no address counts
 
 
 @dataclass(frozen=True, slots=True)

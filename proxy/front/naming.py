@@ -19,7 +19,7 @@ from proxy.core.clauses import Redact
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, without_header
-from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
+from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
 from proxy.core.policy import ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
 from proxy.core.redaction import (
@@ -213,6 +213,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     # shared call that may be in doubt.
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
     evidence = evidence_of(headers, asked.body, rule.key, upstream.credentials, secret)
+    if rule.key.normalize:
+        evidence = evidence._replace(wording=wording(in_run, rule, secret))
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
 
 

@@ -112,10 +112,10 @@ def sort_headers(
     found, place, plain = Sorted([], [], []), key_header.encode(), []
     for raw_name, value in headers:
         name = raw_name.lower()
-        if name in wanted or name.startswith(KEYED_PREFIX):
-            found.keyed.append((name, value))
-        elif name == b"content-type":
+        if name == b"content-type":  # the type alone, also where a rule looks at it: a boundary is made anew
             found.keyed.append((name, value.split(b";", 1)[0].strip().lower()))
+        elif name in wanted or name.startswith(KEYED_PREFIX):
+            found.keyed.append((name, value))
         if name in secret:
             signature = _SIGV4.match(value) if name == b"authorization" else None
             found.credentials.append((name, b"sigv4:" + signature[1] if signature else value))

@@ -220,8 +220,8 @@ async def test_abandoned_after_the_last_write_is_evidence(safe: bool) -> None:
 @pytest.mark.parametrize("how", [{}, {"retry_count": 1}], ids=["left", "says so"])
 @in_virtual_time
 async def test_in_other_words_it_is_no_retry(how: dict[str, int]) -> None:
-    """A name may leave dates out. Within one attempt the answer to a question about the 18th that was given up
-    is not the answer to the one about the 19th; in the same words it still is a retry."""
+    """A name may leave dates out. Within one attempt the answer for the 18th is not the answer for the 19th;
+    in the same words it still is a retry."""
     agent = Agent(RunProcess())
     await agent.read("call", wording="the 18th", taken=False)
     other = await agent.read("call", wording="the 19th", **how)

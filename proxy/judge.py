@@ -14,6 +14,7 @@ from proxy.core.budget import is_free
 from proxy.core.clauses import UpstreamKey
 from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.headers import Headers, is_event_stream
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.outcome import Verdict, is_mismatch, judge_answer, judge_status, reads_answers
 from proxy.core.policy import Rule
@@ -146,7 +147,15 @@ def key_of(call: Call, rule: Rule) -> UpstreamKey | None:
     return rule.upstream_key if call.terms is not None and call.terms.key else None
 
 
-def withholds(status: int, unresolved: bool, *, safe: bool, rule: Rule, sent_with: UpstreamKey | None) -> int:
+def withholds(
+    status: int,
+    headers: Headers,
+    unresolved: bool,
+    *,
+    safe: bool,
+    rule: Rule,
+    sent_with: UpstreamKey | None,
+) -> int:
     """How much of an answer of this status is held back, because it may turn out not to be for the caller:
     NOTHING, ALL of it, or as much as a rule's expression reads. `unresolved`: an earlier send is, and an
     answer by which nothing was executed now says nothing of that one."""
@@ -157,7 +166,9 @@ def withholds(status: int, unresolved: bool, *, safe: bool, rule: Rule, sent_wit
     by_key = key is not None and key.mismatch_if is not None
     may_be_doubt = rule.outcome.in_doubt_if is not None or by_key
     may_say_no = unresolved and rule.outcome.not_executed_if is not None
-    return READABLE if not safe and (may_be_doubt or may_say_no) else NOTHING
+    if safe or is_event_stream(headers):  # events are no JSON: no expression finds anything in them
+        return NOTHING
+    return READABLE if may_be_doubt or may_say_no else NOTHING
 
 
 def readable_body(capture: Capture, limit: int = READABLE) -> bytes | None:

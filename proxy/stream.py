@@ -64,7 +64,7 @@ class Capture:
         memory: int = 1024 * 1024,
         directory: Path | None = None,
         hold_end: bool = True,
-        withholds: Callable[[int, bool], int] = lambda status, unresolved: NOTHING,
+        withholds: Callable[[int, Headers, bool], int] = lambda status, headers, unresolved: NOTHING,
     ) -> None:
         self._limit = limit
         self._memory = memory
@@ -83,7 +83,7 @@ class Capture:
     def withhold(self) -> None:
         """Whatever its status, nothing of the answer is handed on before its end is recorded; but for one
         that is too long for the record."""
-        self._withholds = lambda _status, _unresolved: self._limit
+        self._withholds = lambda _status, _headers, _unresolved: self._limit
 
     def _reset(self) -> None:
         self.status = 0
@@ -109,7 +109,7 @@ class Capture:
     def head(self, status: int, headers: Headers) -> None:
         faults.reach(Point.ANSWER_HEAD)
         self.status, self.headers = status, headers
-        self._held_back = self._withholds(status, self.unresolved)
+        self._held_back = self._withholds(status, headers, self.unresolved)
         self._length = content_length(headers)
         if self._hold_end and is_event_stream(headers):
             applied = codings(headers)

@@ -12,8 +12,8 @@ from operator import itemgetter
 
 from proxy.core.canonical import canonical_arguments
 from proxy.core.clauses import Approval
-from proxy.core.document import Document, surely_false
-from proxy.core.identity import Asked, frame, left_out, sort_headers
+from proxy.core.document import Document, verdict_on
+from proxy.core.identity import Asked, frame, sort_headers
 from proxy.core.intent import Call, Entry, Event, State, advance, evolve, is_live, next_state
 from proxy.core.policy import Rule
 from proxy.core.terms import Terms
@@ -27,14 +27,17 @@ LAPSED_FOR = 86400.0
 def needs_person(approval: Approval, document: Document) -> bool:
     """Only an honest `false` about all that is sent lets a call go without asking: an expression that fails,
     a number written as a text, a field that is left out or is a list must not be a way around the person."""
-    return approval.when is None or not document.whole or not surely_false(approval.when, document.value)
+    return approval.when is None or verdict_on(approval.when, document) is not False
 
 
-def binding(asked: Asked, rule: Rule, secret: bytes, further: tuple[str, ...] = ()) -> bytes:
+def binding(
+    asked: Asked, rule: Rule, secret: bytes, *, excluded: tuple[str, ...], further: tuple[str, ...] = ()
+) -> bytes:
     """What a permission is bound to, but for the occurrence. Not narrowed by `include`, nothing normalised:
-    a person permits what is there to be read. `further`: headers that the rule counts by now that asks."""
+    a person permits what is there to be read, but for what is `excluded`. `further`: headers that the rule
+    counts by now that asks."""
     arguments = canonical_arguments(
-        path=asked.path_names, query=asked.query, body=asked.body, exclude=left_out(asked.body, rule.key)
+        path=asked.path_names, query=asked.query, body=asked.body, exclude=excluded
     )
     counted = sort_headers(asked.headers, (*rule.key.counted, *further)).keyed
     keyed = sorted(counted, key=itemgetter(0))  # stable

@@ -135,6 +135,9 @@ class Body(NamedTuple):
     data: bytes = b""
 
 
+FORM = "application/x-www-form-urlencoded"
+
+
 def is_json(media_type: str) -> bool:
     """AWS calls it by a name of its own."""
     return media_type == "application/json" or media_type.endswith("+json") or media_type in _AMZ_JSON
@@ -155,7 +158,7 @@ def read_body(body: Body) -> tuple[str, Json] | None:
     try:
         if is_json(body.media_type):
             return "json", parse_json(body.data)
-        if body.media_type == "application/x-www-form-urlencoded":
+        if body.media_type == FORM:
             return "form", parse_pairs(body.data)
         if body.media_type.startswith("multipart/"):
             parts = split_multipart(body.content_type, body.data)

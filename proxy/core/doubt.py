@@ -6,6 +6,7 @@ key keeps the call held. Absence is proven only when whatever was on its way has
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, assert_never
 
@@ -45,8 +46,12 @@ WayOut: TypeAlias = Resend | Ask | Held
 
 
 def place_of(key: UpstreamKey) -> str:
-    """Where the key goes: one that was sent elsewhere is not known there."""
-    return f"header {key.header}" if key.header is not None else f"body {key.body}"
+    """Where the key goes, and with what: one that was sent elsewhere, or without what makes it count, is not
+    known there."""
+    if key.header is not None:
+        return f"header {key.header}"
+    beside = "".join(f" with {name}={json.dumps(value)}" for name, value in key.beside)
+    return f"body {key.body}{beside}"
 
 
 def way_out(call: Call, rule: Rule, *, now: float, mark: float) -> WayOut:

@@ -19,7 +19,7 @@ import xxhash
 
 from proxy.core.canonical import CANONICAL_VERSION, CANONICALISERS, Body, read_body
 from proxy.core.headers import MANY_HEADS, Headers
-from proxy.core.policy import ClientKey, Credential, Implied, KeyRecipe, Rule
+from proxy.core.policy import ClientKey, Credential, Implied, KeyRecipe, Normalize, Rule
 from proxy.errors import BadRequest
 
 # Headers that choose what is answered. Everything else may change when a crashed agent comes back.
@@ -112,10 +112,10 @@ def sort_headers(
     found, place, plain = Sorted([], [], []), key_header.encode(), []
     for raw_name, value in headers:
         name = raw_name.lower()
-        if name in wanted or name.startswith(KEYED_PREFIX):
-            found.keyed.append((name, value))
-        elif name == b"content-type":
+        if name == b"content-type":  # the type alone, also where a rule looks at it: a boundary is made anew
             found.keyed.append((name, value.split(b";", 1)[0].strip().lower()))
+        elif name in wanted or name.startswith(KEYED_PREFIX):
+            found.keyed.append((name, value))
         if name in secret:
             signature = _SIGV4.match(value) if name == b"authorization" else None
             found.credentials.append((name, b"sigv4:" + signature[1] if signature else value))
@@ -218,16 +218,26 @@ def _place(canonical: int, tenant: str, run: str, upstream: str, method: str, ho
     return (version, tenant.encode(), scope, upstream.encode(), method.encode(), host.encode())
 
 
-def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
-    arguments = CANONICALISERS[asked.canonical](
+def _arguments(asked: Asked, key: KeyRecipe, normalize: tuple[Normalize, ...]) -> bytes:
+    return CANONICALISERS[asked.canonical](
         path=asked.path_names,
         query=asked.query,
         body=asked.body,
-        include=rule.key.include,
-        exclude=left_out(asked.body, rule.key),
-        normalize=rule.key.normalize,
+        include=key.include,
+        exclude=left_out(asked.body, key),
+        normalize=normalize,
     )
+
+
+def wording(asked: Asked, rule: Rule, secret: bytes) -> str:
+    """A keyed hash of the arguments, nothing of them normalised: two days in one prompt are one name and two
+    wordings."""
+    return blake2b(_arguments(asked, rule.key, ()), digest_size=16, key=secret).hexdigest()
+
+
+def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
     key = rule.key
+    arguments = _arguments(asked, key, key.normalize)
     found = _spoken(asked.headers, key.counted, asked.credentials, key.implied.client_header)
     operation = (
         *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from proxy.core.canonical import Body
 from proxy.core.clauses import OnDoubt, Redact
-from proxy.core.document import Json, document_of, holds, surely_false
+from proxy.core.document import Document, document_of, verdict_on
 from proxy.core.headers import Headers
 from proxy.core.patterns import is_like, split_path
 from proxy.core.policy import (
@@ -37,13 +37,6 @@ class Match(NamedTuple):
     names: dict[str, str]
 
 
-class _Fields(NamedTuple):
-    """The arguments but for the path. `whole`: nothing else was sent, and it has one meaning."""
-
-    value: dict[str, Json]
-    whole: bool
-
-
 class Seen:
     """What of a request a rule may look at beyond method and path. The body is read when it is first asked
     for: mostly nobody does."""
@@ -58,10 +51,11 @@ class Seen:
         return self._read()
 
     @cached_property
-    def fields(self) -> _Fields:
-        """Read once, for however many rules. Of JSON that is no object no name says what is meant."""
-        value, whole = document_of(path={}, query=self.query, body=self.body)
-        return _Fields(value, whole and isinstance(value["body"], dict | None))
+    def fields(self) -> Document:
+        """The arguments but for the path, read once, for however many rules. Of JSON that is no object no
+        name says what is meant."""
+        document = document_of(path={}, query=self.query, body=self.body)
+        return document._replace(whole=document.whole and isinstance(document.value["body"], dict | None))
 
     def values(self, name: str) -> list[str]:
         wanted = name.encode()
@@ -137,19 +131,16 @@ def _fits(looks: Looks, names: dict[str, str], seen: Seen) -> bool | None:
 
 def _has_header(values: list[str], patterns: tuple[str, ...]) -> bool | None:
     fitting = [any(is_like(value, pattern) for pattern in patterns) for value in values]
-    if not any(fitting):
-        return False
-    return True if all(fitting) else None
+    if fitting and all(fitting):
+        return True
+    # Several lines of one header, and one line with commas, are the same to many readers.
+    pieces = [piece.strip(" \t") for value in values for piece in value.split(",")]
+    return None if any(is_like(piece, pattern) for piece in pieces for pattern in patterns) else False
 
 
 def _holds(when: str, names: dict[str, str], seen: Seen) -> bool | None:
     fields = seen.fields
-    if not fields.whole:
-        return None
-    value = {**fields.value, "path": names}
-    if holds(when, value) is True:
-        return True
-    return False if surely_false(when, value) else None
+    return verdict_on(when, fields._replace(value={**fields.value, "path": names}))
 
 
 def find_rule(upstream: Upstream, method: str, raw_path: str, seen: Seen = NOTHING_SEEN) -> Match | None:

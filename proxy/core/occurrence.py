@@ -35,6 +35,7 @@ class Ask:
     repeat: Repeat = Repeat.ORDINAL
     credentials: bytes = b""
     tokens: frozenset[str] = frozenset()
+    wording: str = ""  # where its name leaves something out that changes, as dates in a prompt
     retry_count: int = 0  # x-stainless-retry-count
     occurrence: int | None = None  # Semel-Occurrence
 
@@ -106,6 +107,7 @@ def choose_occurrence(
     rows = [row for row in rows if not row.numbered]
     if ask.safe and not ask.attempt:
         return new  # without an attempt, the past cannot be told from the present: reads go live
+    rows = [row for row in rows if not _in_other_words(row, ask)]
     if ask.repeat is Repeat.SAME or not ask.attempt:
         return _same(rows, ask, frontier) or new
     choice = (
@@ -139,6 +141,14 @@ def worth_choosing_from(rows: Sequence[Occurrence], ask: Ask) -> Sequence[Occurr
         else:
             kept.append(row)
     return [*kept, *(row for row in (last_spent, first_fresh) if row is not None)]
+
+
+def _in_other_words(row: Occurrence, ask: Ask) -> bool:
+    """This attempt has asked for it in other words, and only in those. After a crash a prompt says another
+    "now" and is the same call all the same; within one attempt two days are two questions, and the answer to
+    one that was given up is not the answer to the other. An effect is rather given again than sent again."""
+    mine = row.by(ask.attempt) if ask.wording and ask.safe else ()
+    return bool(mine) and all(x.wording != ask.wording for x in mine)
 
 
 def _shares_a_token(row: Occurrence, ask: Ask) -> bool:

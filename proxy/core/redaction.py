@@ -19,7 +19,15 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from proxy.core.canonical import Body, NotCanonical, argument_steps, is_json, is_json_in_disguise, parse_json
+from proxy.core.canonical import (
+    FORM,
+    Body,
+    NotCanonical,
+    argument_steps,
+    is_json,
+    is_json_in_disguise,
+    parse_json,
+)
 from proxy.core.headers import Headers
 from proxy.core.patterns import PathPattern
 from proxy.core.policy import Rule
@@ -212,7 +220,7 @@ def is_hidden_whole(body: Body) -> bool:
 
 
 def _hidden(body: Body, names: tuple[str, ...], veil: Veil) -> bytes | None:
-    if body.media_type == "application/x-www-form-urlencoded":
+    if body.media_type == FORM:
         if is_json_in_disguise(body.data):
             return None
         try:

@@ -20,6 +20,7 @@ class Evidence(NamedTuple):
     tokens: frozenset[str]  # hashed: a key may be a secret to somebody
     retry_count: int
     credentials: bytes  # a keyed hash; empty without any
+    wording: str = ""  # where something is normalised: see identity.wording
 
 
 NO_EVIDENCE = Evidence(NO_TOKENS, 0, b"")

@@ -75,6 +75,7 @@ class Exchange:
     final: bool = True  # what was handed on: a final answer, or one that a retry may change
     credentials: bytes = b""  # a keyed hash; only compared
     tokens: frozenset[str] = frozenset()  # Idempotency-Key, amz-sdk-invocation-id (hashed, told apart)
+    wording: str = ""  # a keyed hash of the arguments before anything is normalised, where something is
     how: How = How.EXECUTED
     at: float = 0.0
 

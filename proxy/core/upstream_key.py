@@ -20,7 +20,7 @@ LOOKED_INTO = 1024 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ONE_VALUE = json.JSONDecoder().raw_decode
 _SIGNED = b"aws4-"
-_COVERED = re.compile(rb"signature|digest$|^content-md5$|hmac")
+_COVERED = re.compile(rb"signature|digest$|^content-md5$|hmac|sha(?:1|256|512)|checksum")
 
 
 def can_carry(key: UpstreamKey, headers: Headers, body: bytes | None) -> bool:

@@ -125,6 +125,7 @@ def _asked(question: InQuestion, store: Store, rows: tuple[Occurrence, ...]) -> 
         repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
         credentials=credentials,
         tokens=evidence.tokens,
+        wording=evidence.wording,
         retry_count=evidence.retry_count,
         occurrence=question.said.occurrence,
     )

@@ -14,12 +14,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from proxy.core.approval import binding, needs_person
-from proxy.core.canonical import CANONICAL_VERSION, Body, NotCanonical, parse_pairs
-from proxy.core.clauses import Redact
+from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, parse_pairs
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, without_header
-from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify
+from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
 from proxy.core.policy import ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
 from proxy.core.redaction import (
@@ -32,13 +31,16 @@ from proxy.core.redaction import (
     naming_veil,
 )
 from proxy.core.retry_evidence import NO_EVIDENCE, Evidence, evidence_of
-from proxy.errors import Denied
+from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.front.address import UpstreamAddress
+from proxy.front.as_now import also_hiding, as_asked_now
 from proxy.front.aside import Aside
 from proxy.spool import Spool
 
 # A larger body is named aside, and so is every compressed one: what it becomes does not show in its size.
 NAMED_INLINE = 256 * 1024
+# And so many values, where a rule looks at them.
+LOOKED_AT_INLINE = 500
 # Requests up to this size, with arguments up to this size, are remembered; this many of them.
 REMEMBERED_SIZE, REMEMBERED = 16 * 1024, 4096
 # After so many lookups in vain nothing seems to come again: look, and remember, only now and then.
@@ -150,8 +152,14 @@ class Namer:
 
 
 def _is_quick(request: ToName) -> bool:
-    body, limit = request.body, NAMED_INLINE // 4 if request.upstream.looks else NAMED_INLINE
-    return body is None or (body.size <= limit and not codings(request.headers))
+    body = request.body
+    if body is None:
+        return True
+    if body.size > NAMED_INLINE or codings(request.headers):
+        return False
+    # A rule's expression may look at every value, and values are told apart by commas.
+    looks = request.upstream.looks or request.upstream.guards
+    return not looks or body.whole().count(b",") <= LOOKED_AT_INLINE
 
 
 def _shadow(request: ToName, body_limit: int) -> Match | None:
@@ -177,10 +185,10 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         asks_for_a_token = _asks_for_a_token(seen.body)
         match = default_rule(method, has_grant_type=asks_for_a_token, accounts=upstream.accounts)
     if upstream.hides_by_looks:
-        match = _also_hiding(match, hidden_in_case(upstream, method, address.raw_path, seen))
+        match = also_hiding(match, hidden_in_case(upstream, method, address.raw_path, seen))
     asks = match
     if request.present is not None:
-        match, asks = _as_asked_now(match, request.present, method, address.raw_path, seen)
+        match, asks = as_asked_now(match, request.present, method, address.raw_path, seen)
     rule = match.rule
     bound_to = b""
     if rule.approval is not None and rule.mode is Mode.ONCE:
@@ -213,6 +221,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     # shared call that may be in doubt.
     shared = identify(asked, _without_client_key(rule), secret) if shares else None
     evidence = evidence_of(headers, asked.body, rule.key, upstream.credentials, secret)
+    if rule.key.normalize:
+        evidence = evidence._replace(wording=wording(in_run, rule, secret))
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
 
 
@@ -222,58 +232,6 @@ def seen_of(request: ToName, body_limit: int) -> Seen:
         headers,
         query.encode() if query else b"",
         lambda: readable_body(headers, request.body, body_limit),
-    )
-
-
-def _as_asked_now(
-    match: Match, present: Upstream, method: str, raw_path: str, seen: Seen
-) -> tuple[Match, Match]:
-    """A run keeps how its calls are named, not what is denied, whom they must be permitted by, or what they
-    may use up: that is as the policies are now, whatever the rules were called when it began. Gives both: as
-    it is named, and as people are asked."""
-    now = find_rule(present, method, raw_path, seen)
-    if present.hides_by_looks:
-        match = _also_hiding(match, hidden_in_case(present, method, raw_path, seen))
-    if now is not None and now.rule.mode is Mode.DENY:
-        return now, now
-    match = _with_redaction_of(_with_budget_of(match, now), now)
-    asks = now if now is not None and now.rule.approval is not None else match
-    if asks.rule.approval is None or match.rule.mode is Mode.DENY:
-        return match, match
-    if match.rule.mode is not Mode.ONCE:
-        raise Denied(
-            "A person has to permit this call by now, and this run was begun when such calls were not "
-            "recorded, or were shared: make it in a new run."
-        )
-    return match._replace(rule=replace(match.rule, approval=asks.rule.approval)), asks
-
-
-def _with_redaction_of(match: Match, now: Match | None) -> Match:
-    """The record does not keep what the rule of now hides, also where that has another name, or is new."""
-    return match if now is None else _also_hiding(match, now.rule.redact)
-
-
-def _also_hiding(match: Match, new: Redact) -> Match:
-    rule = match.rule
-    if new in (Redact(), rule.redacts_now):
-        return match
-    known = rule.redacts_now
-    args, headers = dict.fromkeys((*known.args, *new.args)), dict.fromkeys((*known.headers, *new.headers))
-    return match._replace(rule=replace(rule, redacts_now=Redact(args=tuple(args), headers=tuple(headers))))
-
-
-def _with_budget_of(match: Match, now: Match | None) -> Match:
-    """What may be used up is as the policies are now, too."""
-    rule = match.rule
-    if now is None or now.rule.budget is None or rule.mode is Mode.DENY:
-        return match if rule.budget is None else match._replace(rule=replace(rule, budget=None))
-    if rule.mode is Mode.PASS:
-        raise Denied(
-            "A budget limits this call by now, and this run was begun when such calls were not recorded: "
-            "make it in a new run."
-        )
-    return match._replace(
-        rule=replace(rule, budget=now.rule.budget, cost=now.rule.cost, charged_to=now.rule.name)
     )
 
 
@@ -295,7 +253,17 @@ def _bound_to(request: ToName, asks: Match, match: Match, body: Body, secret: by
         body=body,
         host="" if address.place is None else address.place.origin,
     )
-    return binding(asked, match.rule, secret, asks.rule.key.counted)
+    excluded = _replaced(request, body, match.rule)
+    return binding(asked, match.rule, secret, excluded=excluded, further=asks.rule.key.counted)
+
+
+def _replaced(request: ToName, body: Body, rule: Rule) -> tuple[str, ...]:
+    """What a person does not permit: what does not count, and a client's key where semel sends its own in its
+    place. Where it cannot, that goes out as it is."""
+    key, sent = rule.upstream_key, request.body
+    raw = None if sent is None or sent.size > LOOKED_INTO else sent.whole()
+    carried = key is not None and can_carry(key, request.headers, raw)
+    return left_out(body, rule.key) if carried else rule.key.exclude
 
 
 def _without_client_key(rule: Rule) -> Rule:
@@ -321,7 +289,7 @@ def _media_type(content_type: bytes) -> str:
 
 def _asks_for_a_token(body: Body) -> bool:
     """An OAuth token request is never recorded: its answer is a secret that must be fresh."""
-    if body.media_type != "application/x-www-form-urlencoded":
+    if body.media_type != FORM:
         return False
     try:
         return "grant_type" in parse_pairs(body.data)

@@ -79,9 +79,18 @@ def fields_stand_in_a_body(section: Section, log: Log) -> None:
         log.add(
             section.keys["with"], "'with' names fields of the body: it goes with 'body', not with 'header'"
         )
-    for name, _ in section.get("with"):
-        if name == section.get("body"):
+    body, others = section.get("body"), [name for name, _ in section.get("with")]
+    for number, name in enumerate(others):
+        if body is not None and _overlap(name, body):
             log.add(section.keys["with"], f"'{name}' is where the key goes: take it out of 'with'")
+        for other in others[:number]:
+            if _overlap(name, other):
+                log.add(section.keys["with"], f"'{name}' and '{other}' are one place: take one out")
+
+
+def _overlap(one: str, other: str) -> bool:
+    """One of two fields is the other, or lies in it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def include_and_exclude_differ(section: Section, log: Log) -> None:

@@ -251,8 +251,17 @@ class _Loader:
         if "upstream" not in section.values:
             return None  # wrong or missing, and noted as such
         # What any rule is chosen by tells all calls of the upstream apart, those without a rule too.
-        looked_at = [name for rule in draft.rules for name in rule.key.implied.headers]
+        # Not where some rule takes the client's own key: it is minted anew.
+        keys = {rule.key.implied.client_header for rule in draft.rules}
+        looked_at = [name for rule in draft.rules for name in rule.key.implied.headers if name not in keys]
         accounts = tuple(dict.fromkeys((*values.get("accounts", ()), *looked_at)))
+        for name in accounts:
+            if name in values.get("credentials", ()):
+                self.log.add(
+                    section.keys.get("credentials", section.at),
+                    f"'{name}' is among 'credentials', which change when a token is refreshed, and among "
+                    "'accounts' or what a rule looks at, which name the call: take it out of one",
+                )
         return Upstream(
             name=section.values["upstream"],
             scheme=base.scheme,

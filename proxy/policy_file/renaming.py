@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.policy import PolicySet, Rule, Upstream
+from proxy.core.policy import DEFAULT_NAME, PolicySet, Rule, Upstream
 
 
 def recipe_changes(old: PolicySet, new: PolicySet) -> list[tuple[str, str]]:
@@ -14,6 +14,8 @@ def recipe_changes(old: PolicySet, new: PolicySet) -> list[tuple[str, str]]:
         changed += [
             (name, rule.name) for rule in upstream.rules if recipes.get(rule.name) != _recipe(rule, upstream)
         ]
+        if after is not None and after.accounts != upstream.accounts:
+            changed.append((name, DEFAULT_NAME))
     return changed
 
 

@@ -148,6 +148,7 @@ class RunAsking:
             repeat=ask.repeat,
             credentials=ask.evidence.credentials,
             tokens=ask.evidence.tokens,
+            wording=ask.evidence.wording,
             retry_count=ask.evidence.retry_count,
             occurrence=ask.occurrence,
         )

@@ -157,6 +157,7 @@ class Claiming:
             owner=self._store.owner,
             credentials=ask.evidence.credentials,
             tokens=ask.evidence.tokens,
+            wording=ask.evidence.wording,
             how=how,
             at=self._clock.now(),
         )

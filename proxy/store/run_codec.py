@@ -109,15 +109,25 @@ EXCHANGE_COLUMNS = (
 )
 
 
+_WORDING = "="
+
+
 def exchange_to_row(exchange: Exchange) -> Row:
     return (
         exchange.number, exchange.attempt, exchange.fence, exchange.owner, exchange.end.value, exchange.final,
-        exchange.credentials, " ".join(sorted(exchange.tokens)), exchange.how.value, exchange.at,
+        exchange.credentials, _told(exchange), exchange.how.value, exchange.at,
     )  # fmt: skip
 
 
+def _told(exchange: Exchange) -> str:
+    """What the request said of itself, in one column; no token begins with the mark."""
+    wording = [f"{_WORDING}{exchange.wording}"] if exchange.wording else []
+    return " ".join([*sorted(exchange.tokens), *wording])
+
+
 def row_to_exchange(row: Row) -> Exchange:
-    number, attempt, fence, owner, end, final, credentials, tokens, how, at = row
+    number, attempt, fence, owner, end, final, credentials, told, how, at = row
+    words = told.split()
     return Exchange(
         number=number,
         attempt=attempt,
@@ -126,7 +136,8 @@ def row_to_exchange(row: Row) -> Exchange:
         end=End(end),
         final=bool(final),
         credentials=credentials,
-        tokens=frozenset(tokens.split()),
+        tokens=frozenset(word for word in words if not word.startswith(_WORDING)),
+        wording=next((word[1:] for word in words if word.startswith(_WORDING)), ""),
         how=How(how),
         at=at,
     )

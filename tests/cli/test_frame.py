@@ -202,12 +202,15 @@ def test_who_ends_a_command_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 INTERRUPTED = """
-import signal, sys
+import signal, socket, sys
 from proxy import cli
 from proxy.cli import check
 def wait(options):
+    ours, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.set_wakeup_fd(woken.fileno())  # also by a signal that comes before the wait
     print("waiting", flush=True)
-    signal.pause()
+    ours.recv(1)
 check.run = wait
 sys.exit(cli.main(["check"]))
 """

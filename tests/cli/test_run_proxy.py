@@ -32,15 +32,13 @@ POLICY = "upstream: mail\nbase_url: http://mail.example\n"
 ASKING = """
 import http.client, os, signal, urllib.parse
 place = urllib.parse.urlsplit(os.environ["SEMEL_URL"])
-def ask(number, frame):
+numbers = [signal.SIGUSR1, signal.SIGUSR2]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+print("agent", os.getpid(), place.port, flush=True)
+while signal.sigwait(numbers) == signal.SIGUSR1:
     connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
     connection.request("GET", "/readyz")
     print("readyz", connection.getresponse().status, flush=True)
-signal.signal(signal.SIGUSR1, ask)
-signal.signal(signal.SIGUSR2, lambda number, frame: os._exit(0))
-print("agent", os.getpid(), place.port, flush=True)
-while True:
-    signal.pause()
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.canonical import Body
-from proxy.core.document import Document, document_of, fill, surely_false
+from proxy.core.document import MOST_VALUES, Document, document_of, fill, verdict_on
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,18 @@ from proxy.core.document import Document, document_of, fill, surely_false
         ("!(usd <= `100`)", {"usd": "5"}, False),
         ("contains(to, '@')", {"to": "nobody"}, True),
         ("contains(to, '@')", {}, False),
+        ("contains(['prod', 'stage'], env)", {"env": "dev"}, True),
+        ("contains(['prod', 'stage'], env)", {"env": "prod"}, False),
+        ("contains(['prod', 'stage'], env)", {"env": ["prod"]}, False),
+        ("contains(['prod', 'stage'], env)", {"env": None}, False),
+        ("contains(['prod', 'stage'], env)", {"env": 1}, False),
+        ("contains(['prod', 'stage'], env)", {}, False),
+        ("contains(tags, 'vip')", {"tags": ["new"]}, True),
+        ("contains(tags, 'vip')", {"tags": ["not vip"]}, False),
+        ("contains(tags, 'vip')", {"tags": []}, False),
+        ("starts_with(to, '+1900')", {"to": "+4930"}, True),
+        ("starts_with(to, '+1900')", {"to": ["+1900"]}, False),
+        ("to_number(usd) > `100`", {"usd": "nan"}, False),
         ("length(items[?usd > `100`]) > `0`", {"items": [{"usd": 5}]}, True),
         ("length(items[?usd > `100`]) > `0`", {"items": [{"usd": 500}]}, False),
         ("to_number(usd[0]) > `100`", {"usd": ["5"]}, True),
@@ -46,7 +58,57 @@ def test_only_what_is_there_makes_a_false_an_honest_one(
     expression: str, value: dict[str, object], honest: bool
 ) -> None:
     """Whatever is missing, or of another kind, is no reason to let a call pass."""
-    assert surely_false(expression, value) is honest
+    said = verdict_on(expression, Document(value, whole=True))
+    assert (said is False) is honest
+
+
+@pytest.mark.parametrize(
+    ("expression", "body", "said"),
+    [
+        ('env == `["prod"]`', b"env=dev", False),
+        ('env == `["prod"]`', b"env=prod", True),
+        ('env == `["prod"]`', b"env=dev&env=prod", None),
+        ("to_number(usd[0]) > `100`", b"usd=1&usd=20000", None),
+        ("to_number(usd[0]) > `100`", b"usd=1&note=a&note=b", False),
+        ('"ids[]" == `["7"]`', b"ids[]=1&ids[]=2", False),
+    ],
+)
+def test_of_a_name_that_stands_there_twice_no_reader_is_sure(
+    expression: str, body: bytes, said: bool | None
+) -> None:
+    """Some take the first, some the last. A name that says that it is a list is one."""
+    form = Body(
+        media_type="application/x-www-form-urlencoded",
+        content_type=b"application/x-www-form-urlencoded",
+        data=body,
+    )
+    assert verdict_on(expression, document_of(path={}, query=b"", body=form)) is said
+    assert verdict_on(expression, document_of(path={}, query=body, body=Body())) is said
+
+
+@pytest.mark.parametrize(("items", "said"), [(MOST_VALUES - 9, False), (MOST_VALUES + 1, None)])
+def test_no_expression_is_asked_of_very_many_values(items: int, said: bool | None) -> None:
+    """It would look at each of them, while others wait."""
+    data = b'{"n": [%b1], "env": "dev"}' % (b"1," * items)
+    body = Body(media_type="application/json", content_type=b"application/json", data=data)
+    assert verdict_on("env == 'prod'", document_of(path={}, query=b"", body=body)) is said
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"application/json; charset=utf-8; charset=utf-7",
+        b"application/json; x-charset=utf-8; charset=utf-7",
+        b"application/json; charset*=utf-7''utf-8",
+        b"application/x-www-form-urlencoded, a+json",
+        b"application/x-www-form-urlencoded a+json",
+    ],
+)
+def test_what_may_be_read_in_two_ways_is_not_whole(content_type: bytes) -> None:
+    """By its charset, or by its type."""
+    media_type = content_type.partition(b";")[0].decode()
+    body = Body(media_type=media_type, content_type=content_type, data=b'{"env": "dev"}')
+    assert not document_of(path={}, query=b"", body=body).whole
 
 
 def test_a_source_is_there_by_name_and_the_bodys_fields_beside_it() -> None:

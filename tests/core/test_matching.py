@@ -106,6 +106,8 @@ def test_what_cannot_be_read_is_no_way_around_a_guard(data: bytes) -> None:
         ((), False),
         (((b"X-Amz-Target", b"AmazonSQS.SendMessage"), (b"X-Amz-Target", b"AmazonSQS.SendX"),), True),
         (((b"X-Amz-Target", b"AmazonSQS.SendMessage"), (b"X-Amz-Target", b"Other"),), None),
+        (((b"X-Amz-Target", b"Other, AmazonSQS.SendMessage"),), None),
+        (((b"X-Amz-Target", b"Other,\tAnother"),), False),
     ],
 )  # fmt: skip
 def test_headers(headers: Headers, fits: bool | None) -> None:

@@ -285,6 +285,24 @@ async def test_a_rule_that_has_changed_its_key_holds_it(rule: object, why: str) 
     assert len(seen.outs) == SENDS
 
 
+BESIDE = replace(KEYED, upstream_key=UpstreamKey(body="nonce", beside=(("enforce", True),)))
+ALONE = replace(KEYED, upstream_key=UpstreamKey(body="nonce"))
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("before", "after"), [(BESIDE, ALONE), (ALONE, BESIDE)], ids=["less", "more"])
+async def test_a_rule_that_has_changed_what_goes_beside_its_key_holds_it(before: Rule, after: Rule) -> None:
+    """Without it, or suddenly with it, the key may count for nothing: a resend would be a second call."""
+    seen = Seen()
+    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
+    with pytest.raises(InDoubt):
+        await semel.call(asked(before))
+    with pytest.raises(InDoubt, match="otherwise by now"):
+        await semel.call(asked(after))
+    assert len(seen.outs) == SENDS
+    assert (await semel.call(asked(before))).status == 200
+
+
 @in_virtual_time
 @pytest.mark.parametrize("way", [OnDoubt.HOLD, OnDoubt.PROBE])
 async def test_with_a_key_but_another_way_out_it_is_sent_once(way: OnDoubt) -> None:
@@ -503,6 +521,8 @@ async def test_a_store_that_goes_away_while_the_record_is_read_back_is_said() ->
         (((b"Content-Encoding", b"gzip"),), b'{"a": 1}', False),
         (((b"Content-Digest", b"x"),), b'{"a": 1}', False),
         (((b"X-Hub-Signature-256", b"x"),), b'{"a": 1}', False),
+        (((b"X-Ms-Content-Sha256", b"x"),), b'{"a": 1}', False),
+        (((b"X-Body-Checksum", b"x"),), b'{"a": 1}', False),
         (((b"Authorization", b"AWS4-HMAC-SHA256 x"),), b'{"a": 1}', False),
     ],
 )

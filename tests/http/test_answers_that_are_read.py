@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from proxy import carrying, judge
-from tests.inside import Answer, call, semel
+from tests.inside import Answer, call, request_bytes, semel
+from tests.origin import READ_ALL, Origin, Wait
 from tests.presets.api import CASE, Api, new_case
 from tests.presets.cases import Told
 
@@ -132,6 +134,22 @@ async def test_what_is_too_long_to_be_read_is_handed_on(chat: Chat, monkeypatch:
     long = {"padding": "x" * 300_000, "ok": False, "error": "internal_error"}
     answer = await chat("/post", Told(json=long))
     assert (answer.complete, json.loads(answer.body), answer.semel) == (True, long, "executed")
+
+
+@pytest.mark.parametrize("path", ["/post", "/keyed"])
+async def test_a_stream_of_events_is_handed_on_as_it_comes(tmp_path: Path, path: str) -> None:
+    """No expression finds anything in it, so nothing is gained by waiting for its end."""
+    go = asyncio.Event()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    script = (*READ_ALL, head + b"9\r\ndata: 1\n\n\r\n", Wait(go), b"9\r\ndata: 2\n\n\r\n0\r\n\r\n")
+    async with Origin(script) as origin, semel(tmp_path, POLICY.format(port=origin.port)) as app:
+        reader, writer = await asyncio.open_connection("127.0.0.1", app.address.port)
+        writer.write(request_bytes("POST", f"/chat{path}", {"Content-Type": "application/json"}, b"{}"))
+        async with asyncio.timeout(15):
+            assert b"Semel-Status: executed" in await reader.readuntil(b"data: 1")
+            go.set()
+            await reader.readuntil(b"data: 2")
+        writer.close()
 
 
 async def test_what_is_too_long_to_be_kept_is_handed_on_whole(tmp_path: Path) -> None:

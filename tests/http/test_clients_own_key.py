@@ -161,6 +161,16 @@ async def test_a_key_that_a_rule_looks_at_does_not_name_the_call(pay: Pay) -> No
     assert [told(answer) for answer in answers] == [("executed", 1), ("replayed", 1)]
 
 
+async def test_nor_does_it_name_calls_of_other_rules(pay: Pay) -> None:
+    """What one rule looks at names all calls of the upstream, but for a key that is minted anew."""
+    headers = {"Content-Type": "application/json", CASE: pay.case}
+    answers = [
+        await call(pay.port, "POST", "/pay/elsewhere", {**headers, "PayPal-Request-Id": key}, b"{}")
+        for key in ("k1", "k2")
+    ]
+    assert [told(answer) for answer in answers] == [("executed", 1), ("replayed", 1)]
+
+
 async def test_a_key_that_is_required_is_looked_for_there(pay: Pay) -> None:
     """And what is missing is said with its place."""
     refused = await pay("/required", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from proxy.core.clauses import Approval, Redact
+from proxy.core.clauses import Approval, Redact, UpstreamKey
 from proxy.core.policy import Implied, KeyRecipe, Looks, Rule, Upstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.naming import Named, ToName, name_in_full
@@ -65,6 +66,28 @@ async def test_what_one_rule_looks_at_tells_all_calls_apart(stage: Stage) -> Non
     assert json.loads(answers[2].body) == {"number": 1}
 
 
+LOOKS_AT_THE_TYPE = """
+upstream: up
+base_url: http://127.0.0.1:{port}
+rules:
+  - {{name: uploads, match: {{path: /files, headers: {{Content-Type: "multipart/*"}}}}}}
+"""
+
+
+@pytest.mark.parametrize("path", ["/files", "/other"])
+async def test_a_boundary_names_no_call_where_a_rule_looks_at_the_type(tmp_path: Path, path: str) -> None:
+    """It is made anew for every request: the same upload again is the same call."""
+    async with Api() as api, semel(tmp_path, LOOKS_AT_THE_TYPE.format(port=api.port)) as app:
+        case = new_case()
+        api.answers[case].extend([Told(json={}), Told(json={})])
+        told = []
+        for boundary in ("one", "two"):
+            part = f'--{boundary}\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--{boundary}--\r\n'
+            headers = {CASE: case, "Content-Type": f"multipart/form-data; boundary={boundary}"}
+            told.append((await call(app.address.port, "POST", f"/up{path}", headers, part.encode())).semel)
+    assert told == ["executed", "replayed"]
+
+
 # ---- in a run that began before ----
 
 
@@ -99,3 +122,41 @@ def test_what_a_rule_of_now_may_be_for_is_hidden_in_case(body: bytes) -> None:
     rule = Rule(name="card", looks=Looks(when="kind == 'card'"), redact=Redact(args=("number",)))
     assert named_in_run(rule, body).match.rule.redacts_now == Redact(args=("number",))
     assert named_in_run(rule, b'{"kind": "x", "number": "4242"}').match.rule.redacts_now == Redact()
+
+
+# ---- what a person permits ----
+
+PAY = Rule(
+    name="pay",
+    approval=Approval(),
+    upstream_key=UpstreamKey(body="reference"),
+    key=KeyRecipe(implied=Implied(client_field="reference")),
+)
+
+
+@pytest.mark.parametrize(
+    ("headers", "replaced"),
+    [((), True), (((b"X-Signature", b"s"),), False), (((b"Content-Encoding", b"gzip"),), False)],
+    ids=["plain", "signed", "gzip"],
+)
+def test_a_person_permits_what_semel_does_not_replace(
+    headers: tuple[tuple[bytes, bytes], ...], replaced: bool
+) -> None:
+    """A client's key gives way to semel's own and is not looked at; where it cannot, it goes out as it is."""
+    upstream = Upstream(name="up", scheme="http", host="up.example", port=80, rules=(PAY,))
+    bound = []
+    for reference in (b"rent", b"for Mallory"):
+        body = b'{"amount": 5, "reference": "%b"}' % reference
+        sent = gzip.compress(body) if (b"Content-Encoding", b"gzip") in headers else body
+        request = ToName(
+            upstream,
+            UpstreamAddress("up", "/x", None),
+            "POST",
+            ((b"Content-Type", b"application/json"), *headers),
+            Spool.of(sent),
+            1,
+            "",
+        )
+        bound.append(name_in_full(request, b"s" * 32, 2**20).bound_to)
+    assert all(bound)
+    assert (bound[0] == bound[1]) is replaced

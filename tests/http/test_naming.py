@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import brotli
 import pytest
@@ -17,17 +17,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.canonical import Body
+from proxy.core.clauses import Approval
 from proxy.core.encoding import decode
 from proxy.core.identity import Asked, Identity, identify
 from proxy.core.matching import default_rule
 from proxy.core.patterns import PathPattern
-from proxy.core.policy import KeyRecipe, Mode, PolicySet, Repeat, Rule, Upstream
+from proxy.core.policy import KeyRecipe, Looks, Mode, PolicySet, Repeat, Rule, Upstream
 from proxy.core.redaction import Veiling
 from proxy.errors import BadRequest
 from proxy.front import naming
 from proxy.front.address import UpstreamAddress, parse_target
 from proxy.front.aside import Aside
-from proxy.front.naming import REMEMBERED_SIZE, TOLD_ARGUMENTS, Named, Namer, ToName
+from proxy.front.naming import LOOKED_AT_INLINE, REMEMBERED_SIZE, TOLD_ARGUMENTS, Named, Namer, ToName
 from proxy.spool import Spool
 from tests.counts import count
 from tests.http.numbered import FORM, place
@@ -225,6 +226,35 @@ async def test_what_may_take_long_is_named_in_a_thread_for_that(
     if request_.body is not None and len(request_.body) <= REMEMBERED_SIZE:
         assert where.pop(0) == threading.current_thread().name
     assert {name.rsplit("_", 1)[0] for name in where} == expected
+
+
+@pytest.mark.parametrize(
+    ("further", "values", "aside"),
+    [
+        ({"looks": Looks(when="a")}, LOOKED_AT_INLINE, False),
+        ({"looks": Looks(when="a")}, LOOKED_AT_INLINE + 1, True),
+        ({"approval": Approval(when="a")}, LOOKED_AT_INLINE + 1, True),
+        ({}, LOOKED_AT_INLINE + 1, False),
+    ],
+    ids=["few", "many", "many to be permitted", "nobody looks"],
+)
+async def test_many_values_are_looked_at_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, further: dict[str, Any], values: int, aside: bool
+) -> None:
+    """An expression takes its time with each of them."""
+    where: list[str] = []
+
+    def watched(asked: Asked, rule: Rule, secret: bytes) -> Identity:
+        where.append(threading.current_thread().name)
+        return identify(asked, rule, secret)
+
+    monkeypatch.setattr(naming, "identify", watched)
+    async with namer() as by:
+        body = b'{"a": [%b1]}' % (b"1," * values)
+        looking = policies(Rule(name="looking", **further))
+        assert isinstance(await named(by, looking, Request("POST", "/up/x", JSON, body)), Named)
+    (name,) = where
+    assert name.startswith("semel-aside") is aside
 
 
 async def test_the_threads_end_with_semel(tmp_path: Path) -> None:

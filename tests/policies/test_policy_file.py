@@ -239,6 +239,10 @@ def test_recipe_changes_are_those_of_naming_and_matching_only(tmp_path: Path) ->
     ):
         new = load(tmp_path, mail=EVERYTHING.replace(before, after))
         assert recipe_changes(old, new) == [("mail", "send")], after
+    whose = load(tmp_path, mail=EVERYTHING.replace("rules:\n", "accounts: [X-Account]\nrules:\n", 1))
+    assert set(recipe_changes(old, whose)) == {
+        ("mail", "send"), ("mail", "search"), ("mail", "rest"), ("mail", "default"),
+    }  # fmt: skip
     gone = load(tmp_path, mail=EVERYTHING.replace("  - name: rest\n", ""))
     assert recipe_changes(old, gone) == [("mail", "rest")]
     assert recipe_changes(old, PolicySet()) == [("mail", "send"), ("mail", "search"), ("mail", "rest")]

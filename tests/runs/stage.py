@@ -121,13 +121,14 @@ class Agent:
         tokens: frozenset[str] = frozenset(),
         retry_count: int = 0,
         credentials: bytes = b"",
+        wording: str = "",
         occurrence: int | None = None,
         taken: bool = True,
     ) -> Got:
         """`taken`: the caller reads it to the end; otherwise it leaves when the end is written."""
         ask = await self.asked(
             name, safe=safe, rule=rule, tokens=tokens, retry_count=retry_count, credentials=credentials,
-            occurrence=occurrence,
+            wording=wording, occurrence=occurrence,
         )  # fmt: skip
         try:
             reply = await self.semel.runs.ask(ask)
@@ -154,6 +155,7 @@ class Agent:
         tokens: frozenset[str] = frozenset(),
         retry_count: int = 0,
         credentials: bytes = b"",
+        wording: str = "",
         occurrence: int | None = None,
     ) -> RunAsk:
         rule = rule or Rule(name="rule-of-" + name.split("?")[0], safe=safe)
@@ -178,7 +180,7 @@ class Agent:
             safe=safe,
             sending=sending,
             group=group_of(upstream="mail", rule=rule.name, method="POST", host="", path=f"/{name}"),
-            evidence=Evidence(tokens, retry_count, credentials),
+            evidence=Evidence(tokens, retry_count, credentials, wording),
             occurrence=occurrence,
             repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
             shared=shared,

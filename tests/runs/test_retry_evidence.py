@@ -217,6 +217,41 @@ async def test_abandoned_after_the_last_write_is_evidence(safe: bool) -> None:
     assert (await agent.ask("call", safe=safe)).kind == "executed"
 
 
+@pytest.mark.parametrize("how", [{}, {"retry_count": 1}], ids=["left", "says so"])
+@in_virtual_time
+async def test_in_other_words_it_is_no_retry(how: dict[str, int]) -> None:
+    """A name may leave dates out. Within one attempt the answer for the 18th is not the answer for the 19th;
+    in the same words it still is a retry."""
+    agent = Agent(RunProcess())
+    await agent.read("call", wording="the 18th", taken=False)
+    other = await agent.read("call", wording="the 19th", **how)
+    assert (other.kind, other.body) == ("executed", b"call #2")
+    again = await agent.read("call", wording="the 18th", **how)
+    assert (again.kind, again.body) == ("replayed", b"call #1")
+
+
+@in_virtual_time
+async def test_a_later_attempt_meets_its_past_in_other_words() -> None:
+    """That is what names without dates are for: the prompt says another "now" after a crash."""
+    agent = Agent(RunProcess())
+    await agent.read("call", wording="at nine")
+    await agent.read("call", wording="at ten")
+    later = agent.next("a2")
+    for wording, body in (("at eleven", b"call #1"), ("at noon", b"call #2")):
+        got = await later.read("call", wording=wording)
+        assert (got.kind, got.body) == ("replayed", body)
+    assert agent.semel.origin.sent["call"] == 2
+
+
+@in_virtual_time
+async def test_an_effect_in_other_words_is_rather_given_again_than_sent_again() -> None:
+    """Whoever lets a rule with effects leave dates out means that: a send cannot be taken back."""
+    agent = Agent(RunProcess())
+    await agent.write("call", wording="at nine", taken=False)
+    assert (await agent.write("call", wording="at ten")).kind == "replayed"
+    assert agent.semel.origin.sent["call"] == 1
+
+
 @EITHER
 @in_virtual_time
 async def test_only_the_latest_exchange_counts_as_abandoned(safe: bool) -> None:

@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml requirements-dev.lock README.md LICENSE ./
 COPY policies/ policies/
 COPY proxy/ proxy/
+COPY semel/ semel/
 RUN pip wheel --no-cache-dir --disable-pip-version-check --wheel-dir /wheels --constraint requirements-dev.lock '.[postgres,redis]'
 
 # ---- what runs: no sources, no compiler, no root ----

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from proxy import errors
 from proxy.problem import PROBLEMS
+from semel import errors as client_errors
 
 PACKAGE = Path(__file__).parent.parent / "proxy"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+CLIENT = PACKAGE.parent / "semel"  # what agents import
+CLIENT_MODULES = sorted(CLIENT.rglob("*.py"))
 MAX_LINES = 350
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+    """Below `proxy`; the client's with its folder."""
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else CLIENT.parent).as_posix()
 
 
 def tree(path: Path) -> ast.Module:
@@ -99,12 +105,23 @@ def test_nothing_is_ever_pickled() -> None:
                 assert not meets(imported, forbidden), f"{name_of(path)} imports {imported}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@pytest.mark.parametrize("path", [*MODULES, *CLIENT_MODULES], ids=name_of)
 def test_modules_are_small_and_say_what_they_are(path: Path) -> None:
     """A docstring that states the rule, and a length that can be read."""
     text = path.read_text()
     assert ast.get_docstring(tree(path)), "no docstring"
     assert len(text.splitlines()) <= MAX_LINES
+
+
+def test_the_client_is_on_its_own() -> None:
+    """Agents import it, into any environment: the standard library and itself, nothing of the proxy's."""
+    assert len(CLIENT_MODULES) > 10
+    for path in CLIENT_MODULES:
+        for imported in imports(path):
+            top = imported.partition(".")[0]
+            assert top == "semel" or top in sys.stdlib_module_names, f"{name_of(path)} imports {imported}"
+    users = {name_of(path) for path in MODULES for imported in imports(path) if meets(imported, "semel")}
+    assert users == set(), "nor does the proxy know the client"
 
 
 def leaves(kind: type) -> Iterator[type]:
@@ -122,12 +139,13 @@ def test_every_refusal_has_its_problem_and_every_problem_is_a_refusal() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_error_of_semel_is_in_one_tree() -> None:
+@pytest.mark.parametrize("module", [errors, client_errors], ids=["proxy", "client"])
+def test_every_error_of_semel_is_in_one_tree(module: ModuleType) -> None:
     """And drawn at the top of its file."""
-    drawn = errors.__doc__ or ""
-    for name, kind in vars(errors).items():
-        if isinstance(kind, type) and kind.__module__ == errors.__name__:
-            assert issubclass(kind, errors.SemelError)
+    drawn = module.__doc__ or ""
+    for name, kind in vars(module).items():
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            assert issubclass(kind, module.SemelError)
             assert name in drawn, f"{name} is not drawn"
 
 

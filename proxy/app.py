@@ -27,6 +27,7 @@ from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
 from proxy.front.sign_in import SignIn
+from proxy.front.tools import ToolDesk
 from proxy.keeping import open_store, place_of
 from proxy.ledger import Ledger
 from proxy.log import LogObserver
@@ -47,6 +48,8 @@ from proxy.store import opening
 from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits
+from proxy.tools.reports import Reports
+from proxy.tools.workshop import Lease, Workshop
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
 from proxy.wiring import wire
@@ -70,6 +73,7 @@ class App:
     _server: asyncio.Server
     _listener: Listener
     _upstream: HttpUpstream
+    _reports: Reports
     _aside: Aside
     _log: LogObserver
     _reloads: Reloads
@@ -138,7 +142,9 @@ class App:
             price=partial(price_aside, aside),
             runs=settings.runs,
         )
-        works = put_together(store, limits=captures, observer=observer, upstream=upstream, asked=upstream)
+        lease = Lease(heartbeat=settings.owners.heartbeat, lasts=settings.owners.dead_after)
+        workshop = Workshop(network=upstream, store=store, clock=clock, lease=lease)
+        works = put_together(store, limits=captures, observer=observer, upstream=workshop, asked=upstream)
         ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of
         recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
@@ -175,6 +181,14 @@ class App:
             probe=probes_in(lambda: watch.current, works.doubts),
             ways=ways_in(lambda: watch.current),
         )
+        reports = Reports(
+            workshop=workshop,
+            ledger=ledger,
+            store=store,
+            clock=clock,
+            tools=lambda: watch.current.tools,
+            limits=captures,
+        )
         tokens = None if settings.auth is None else settings.auth.tokens
         door = Door(tokens)
         handler = Handler(
@@ -182,6 +196,7 @@ class App:
             runs=works.runs,
             books=books,
             shadow=shadow,
+            tools=ToolDesk(workshop, reports),
             policies=lambda: watch.current,
             veiling=Veiling(store.secret, settings.is_encrypted),
             observer=observer,
@@ -251,6 +266,7 @@ class App:
             _server=server,
             _listener=listener,
             _upstream=upstream,
+            _reports=reports,
             shadow=shadow,
             _aside=aside,
             _log=log,
@@ -278,6 +294,7 @@ class App:
             self._reloads.stop,
             drain,
             partial(self._listener.shutdown, timeout=1.0),
+            self._reports.close,
             *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
             self.shadow.stop,

@@ -245,9 +245,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443, TOOL_SCHEME: 0}
 
 def local_tools(**said: Any) -> Upstream:  # noqa: ANN401 (what any upstream may say)
     """The agent's own functions: they have no address, and no forward proxy leads there."""
-    return Upstream(
-        name=TOOLS_NAME, scheme=TOOL_SCHEME, host=TOOLS_NAME, port=0, protocol=Wire.TOOLS, **said
-    )
+    return Upstream(name=TOOLS_NAME, scheme=TOOL_SCHEME, host=TOOLS_NAME, port=0, protocol=Wire.TOOLS, **said)
 
 
 @dataclass(frozen=True, slots=True)

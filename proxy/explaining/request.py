@@ -24,7 +24,7 @@ from proxy.core.policy import (
     Upstream,
 )
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
-from proxy.front.address import OwnAddress, Place, UpstreamAddress, parse_target, split_target
+from proxy.front.address import OwnAddress, Place, ToolAddress, UpstreamAddress, parse_target, split_target
 from proxy.front.forwarded import reach
 from proxy.front.naming import ToName, readable_body
 from proxy.front.sending import without_secrets
@@ -115,6 +115,8 @@ def _at_proxy(target: str) -> UpstreamAddress:
     address = parse_target(target)
     if isinstance(address, OwnAddress):
         raise BadRequest(f"{address.path} is semel's own page: nothing is recorded there.")
+    if isinstance(address, ToolAddress):
+        raise BadRequest("An agent's own tool has no address that could be asked about: see semel calls.")
     return address
 
 

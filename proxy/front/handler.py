@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
-from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
-from proxy.core.encoding import codings
-from proxy.core.headers import Headers
+from proxy.asking import Labels, Unrecorded
 from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
 from proxy.errors import Refusal
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
-from proxy.front.address import OwnAddress, UpstreamAddress, parse_target
+from proxy.front.address import OwnAddress, ToolAddress, UpstreamAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.door import Door
 from proxy.front.forward import ForwardProxy
+from proxy.front.giving import Giver, write
 from proxy.front.incoming import (
     Asked,
     Incoming,
@@ -40,8 +38,8 @@ from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
 from proxy.front.sending import WARM
-from proxy.front.suited import suited
 from proxy.front.tale import Tale
+from proxy.front.tools import HandedOut, ToolDesk, begun, check_caller
 from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import wished_protocol
 from proxy.observe import Observer, Served
@@ -71,16 +69,18 @@ class Handler:
         door: Door,
         forward: ForwardProxy,
         shadow: Shadow,
+        tools: ToolDesk,
     ) -> None:
         self._exchange = exchange
         self._runs = runs
         self._books = books
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
-        self._suited = partial(suited, aside=aside, directory=limits.spool_directory)
+        self._giver = Giver(exchange=exchange, tools=tools, aside=aside, limits=limits)
         self._door = door
         self._forward = forward
         self._shadow = shadow
+        self._tools = tools
         self._observer = observer
         self._limits = limits
         self._own_pages = own_pages
@@ -119,10 +119,19 @@ class Handler:
         if isinstance(address, OwnAddress):
             tale.own = True
             answer = Produced(*await self._own_pages(request, address.path, told.speaker.token))
-            return await _write(writer, answer, answer.headers)
+            return await write(writer, answer, answer.headers)
         speaker = agree(told.speaker, address.speaker)
         visitor = self._door.for_calls(speaker.token)
         policies = self._policies()
+        if isinstance(address, ToolAddress):
+            check_caller(request.method, request.raw_headers, visitor)
+            body = await read_body(request, connection, self._limits)
+            writer.request_is_read()
+            if address.report:
+                tale.own = True
+                return writer.whole(*await self._tools.report(address, request.raw_headers, body, visitor))
+            asked = begun(address, request.raw_headers, policies, body, told, speaker, visitor)
+            return await self._call(asked, "", request, connection, writer, tale)
         if address.place is None:
             upstream = find_upstream(policies, address)
         else:
@@ -137,7 +146,19 @@ class Handler:
         )
         method, headers = request.method, request.raw_headers
         asked = Asked(method, headers, address, policies, upstream, body, told, speaker, visitor.tenant)
-        shadowed = await self._namer.shadow(to_name(asked)) if upstream.shadows else None
+        return await self._call(asked, protocol, request, connection, writer, tale)
+
+    async def _call(
+        self,
+        asked: Asked,
+        protocol: str,
+        request: HttpRequest,
+        connection: Connection,
+        writer: ReplyWriter,
+        tale: Tale,
+    ) -> Written:
+        """`protocol`: what the client would rather switch to."""
+        shadowed = await self._namer.shadow(to_name(asked)) if asked.upstream.shadows else None
         if shadowed is not None:
             incoming = tale.incoming = looked_on(asked, shadowed, self._namer)
             if protocol and incoming.safe:
@@ -154,64 +175,22 @@ class Handler:
         if incoming.ask is None:
             if entered is not None:
                 await self._books.passed(entered.book, f"rule {incoming.match.rule.name}")
-            return await self._pass(incoming, writer, tale)
+            return await self._giver.pass_on(incoming, writer, tale)
         if isinstance(incoming.ask, RunAsk):
-            reply = await self._runs.ask(incoming.ask)
+            asking = self._runs.ask(incoming.ask)
         else:
             tale.call = incoming.ask.identity.id
-            reply = await self._exchange.ask(incoming.ask)
+            asking = self._exchange.ask(incoming.ask)
+        errand = asked.errand
+        reply = await asking if errand is None else await self._tools.ask(asking, errand, connection)
         if isinstance(reply, Unrecorded):
             tale.call = ""
-            return await self._pass(incoming, writer, tale)
+            return await self._giver.pass_on(incoming, writer, tale)
+        if isinstance(reply, HandedOut):
+            return self._giver.hand_out(reply, writer, tale)
         if reply.delivery is None:
-            return await self._give(reply, request, incoming, writer, tale)
-        return await self._hand_over(reply.delivery, reply, request, incoming, writer, tale)
-
-    async def _give(
-        self,
-        reply: Replayed | Live,
-        request: HttpRequest,
-        incoming: Incoming,
-        writer: ReplyWriter,
-        tale: Tale,
-    ) -> Written:
-        if isinstance(reply, Replayed):
-            return await self._replay(reply, request, writer, tale)
-        if reply.flight.identity is None:  # in a run only what is looked on at
-            return await self._hand_on(reply, writer, tale, own.looked_on)
-        return await self._live(reply, request, incoming, writer, tale)
-
-    async def _hand_over(
-        self,
-        delivery: Delivery,
-        reply: Replayed | Live,
-        request: HttpRequest,
-        incoming: Incoming,
-        writer: ReplyWriter,
-        tale: Tale,
-    ) -> Written:
-        """In a run: whether the caller took it is part of the record."""
-
-        def ends_by_itself() -> bool:
-            """Who has seen the last event of a stream leaves when it likes, without taking the rest. Whether
-            it was seen cannot be known, and a call with effects is rather given again than sent again."""
-            return writer.known_stream and incoming.safe
-
-        try:
-            written = await self._give(reply, request, incoming, writer, tale)
-        except BaseException:
-            if ends_by_itself() and writer.size == reply.size:
-                delivery.complete()
-            else:
-                delivery.abandoned()
-            raise
-        delivery.complete()
-        # A reset behind the last byte says that it was not read.
-        if not ends_by_itself():
-            connection = request.protocol
-            assert isinstance(connection, Connection)
-            connection.handed_over = delivery
-        return written
+            return await self._giver.give(reply, request, incoming, writer, tale)
+        return await self._giver.hand_over(reply.delivery, reply, request, incoming, writer, tale)
 
     # ---- what is no call ----
 
@@ -235,7 +214,7 @@ class Handler:
         tale.code, written = await self._forward.switch(protocol, incoming, connection, writer)
         return written
 
-    # ---- the four kinds of answer ----
+    # ---- shadow ----
 
     async def _look_on(
         self, asked: Asked, incoming: Incoming, request: HttpRequest, writer: ReplyWriter, tale: Tale
@@ -251,61 +230,8 @@ class Handler:
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=beside.tape)
         if asked.speaker.run:
-            return await self._hand_over(beside.taken, live, request, incoming, writer, tale)
-        return await self._hand_on(live, writer, tale, own.looked_on)
-
-    async def _pass(self, incoming: Incoming, writer: ReplyWriter, tale: Tale) -> Written:
-        labels = Labels(incoming.upstream.name, incoming.match.rule.name)
-        live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
-        return await self._hand_on(live, writer, tale, own.passed)
-
-    async def _hand_on(
-        self, live: Live, writer: ReplyWriter, tale: Tale, told: Callable[[Headers], Headers]
-    ) -> Written:
-        try:
-            capture = live.flight.capture
-            tale.status, tale.code = "passed", capture.status
-            headers = told(capture.headers)
-            return await writer.stream(
-                capture.status, headers, live.reader.parts(), head_first=not capture.is_over
-            )
-        finally:
-            live.leave()
-
-    async def _live(
-        self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: Tale
-    ) -> Written:
-        try:
-            capture, in_run = live.flight.capture, live.delivery is not None
-            if live.flight.identity is not None:
-                tale.call = live.flight.identity.id
-            tale.status, tale.code = live.how, capture.status
-            make_headers = partial(own.live, how=tale.status, in_run=in_run, flight=live.flight)
-            stored = own.is_stored(capture, incoming)
-            whole = live.reader.whole()
-            if live.joined:
-                # The coding was negotiated by another caller; this one may need the plain form.
-                body = whole if whole is not None else live.reader.parts()
-                answer = await self._suited(Produced(capture.status, capture.headers, body), request)
-                return await _write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
-            headers = make_headers(capture.headers, tale.call, stored=stored)
-            if whole is not None:
-                return writer.whole(capture.status, headers, whole)
-            return await writer.stream(capture.status, headers, live.reader.parts())
-        finally:
-            tale.cost_usd = live.flight.cost_usd
-            live.leave()
-
-    async def _replay(
-        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: Tale
-    ) -> Written:
-        answer = replayed.answer
-        if codings(answer.headers):
-            answer = await self._suited(answer, request)
-        tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
-        tale.cost_usd = replayed.call.cost_usd
-        headers = own.replayed(answer.headers, replayed.call, now=time.time())
-        return await _write(writer, answer, headers)
+            return await self._giver.hand_over(beside.taken, live, request, incoming, writer, tale)
+        return await self._giver.hand_on(live, writer, tale, own.looked_on)
 
     def _failed(self, error: Exception, connection: Connection, writer: ReplyWriter, tale: Tale) -> Written:
         """While nothing was written a refusal is told. After that the caller may only see a break: whatever
@@ -328,9 +254,3 @@ class Handler:
         """For what never became a request: malformed, too slow, too large a head."""
         problem = problem_of(refusal)
         self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
-
-
-async def _write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:
-    if isinstance(answer.body, bytes):
-        return writer.whole(answer.status, headers, answer.body)
-    return await writer.stream(answer.status, headers, answer.body)

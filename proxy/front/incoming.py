@@ -33,14 +33,14 @@ from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
 from proxy.settings import Address
 from proxy.spool import Spool
-from proxy.upstream.base import Errand
+from proxy.tools.errand import Errand
 
 NOTHING_TOLD = Told()
 # So long, in seconds, an answer is kept that nobody is given again.
 KEPT_FOR_PEOPLE = 3600.0
 # By what names semel is called: without tokens it listens on loopback. A client of the forward proxy names
 # the upstream's host instead.
-_ON_LOOPBACK, _BY_ANY_NAME = Address("127.0.0.1", 0), Address("0.0.0.0", 0)  # noqa: S104 (not bound)
+ON_LOOPBACK, _BY_ANY_NAME = Address("127.0.0.1", 0), Address("0.0.0.0", 0)  # noqa: S104 (not bound)
 # A misspelt one must not be ignored: a deliberate repeat would become a replay without a word.
 KNOWN = frozenset(
     {b"semel-run", b"semel-attempt", b"semel-tool", b"semel-token", b"semel-occurrence", b"semel-refresh"}
@@ -152,7 +152,7 @@ def check_asker(upstream: Upstream, visitor: Visitor, headers: Headers, *, forwa
     """Where semel adds a credential and asks for no token, whoever reaches it may use that credential. Pages
     of all sites reach it, through a browser on this machine: they are told apart as at the desk."""
     if upstream.inject is not None and visitor.role is None:
-        browsers.check(headers, _BY_ANY_NAME if forward else _ON_LOOPBACK)
+        browsers.check(headers, _BY_ANY_NAME if forward else ON_LOOPBACK)
 
 
 def check_protocol(request: HttpRequest) -> None:

@@ -39,7 +39,8 @@ from proxy.front.naming import readable_body
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent, Veiled
 from proxy.spool import Spool
-from proxy.upstream.base import Errand, Outgoing
+from proxy.tools.errand import Errand
+from proxy.upstream.base import Outgoing
 from proxy.upstream.client import request_head
 
 # A stale keep-alive must not cause doubt: calls with effects use a connection only while it is warm.

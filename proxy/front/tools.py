@@ -22,6 +22,7 @@ from proxy.core.intent import Call, State
 from proxy.core.policy import TOOL_METHOD, TOOLS_NAME, PolicySet
 from proxy.errors import BadRequest, MethodNotAllowed, NotFound, Refusal, UnsupportedMediaType
 from proxy.front.address import ToolAddress, UpstreamAddress
+from proxy.front.connection import Connection
 from proxy.front.door import Visitor
 from proxy.front.incoming import ON_LOOPBACK, Asked
 from proxy.front.run_ref import Speaker
@@ -30,7 +31,7 @@ from proxy.spool import Spool
 from proxy.stream import CutOff
 from proxy.tools.errand import Errand
 from proxy.tools.reports import Held, Reports
-from proxy.tools.workshop import Lease
+from proxy.tools.workshop import NotDone, Workshop
 
 _JSON = (b"Content-Type", b"application/json")
 _FENCE = re.compile(r"[1-9][0-9]{0,17}")
@@ -42,6 +43,14 @@ class HandedOut(NamedTuple):
     """The caller does it. Without a call: nobody wants to hear of it."""
 
     call: Call | None = None
+
+    @property
+    def status(self) -> str:
+        return "passed" if self.call is None else "executed"
+
+    @property
+    def id(self) -> str:
+        return "" if self.call is None else self.call.id
 
 
 def check_caller(method: str, headers: Headers, visitor: Visitor) -> None:
@@ -59,7 +68,7 @@ def begun(
     body: Spool | None,
     told: Told,
     speaker: Speaker,
-    tenant: str,
+    visitor: Visitor,
 ) -> Asked:
     """No header names such a call, but for a key of the client's own: clients in two languages mean the same
     call by the same tool and arguments."""
@@ -77,7 +86,7 @@ def begun(
         body or Spool.of(whole),
         replace(told, tool=address.tool),
         speaker,
-        tenant,
+        visitor.tenant,
         Errand(),
     )
 
@@ -101,31 +110,69 @@ def _read(body: bytes) -> Any:  # noqa: ANN401 (JSON)
         raise BadRequest(f"The body is not JSON with one meaning: {error}.") from None
 
 
-# ---- handing out ----
+class ToolDesk:
+    def __init__(self, workshop: Workshop, reports: Reports) -> None:
+        self._workshop = workshop
+        self._reports = reports
+        self._seeing_off: set[asyncio.Task[None]] = set()
 
+    # ---- handing out ----
 
-class Begging:
-    """Asks that ended in the caller's own hands, and go on until what came of them is recorded."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def ask(self, asking: Coroutine[Any, Any, Reply], errand: Errand) -> Reply | HandedOut:
+    async def ask(
+        self, asking: Coroutine[Any, Any, Reply], errand: Errand, connection: Connection
+    ) -> Reply | HandedOut:
         """The answer, or the errand, whatever comes first."""
         task = asyncio.ensure_future(asking)
+        either: set[asyncio.Future[Any]] = {task, errand.handed}
         try:
-            await asyncio.wait({task, errand.handed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
             errand.leave()
             task.cancel()
             raise
-        if task.done() or not errand.handed.done():
+        if not errand.handed.done():
             errand.leave()
             return await task
         seeing_off = asyncio.create_task(_see_off(task))
-        self._tasks.add(seeing_off)
-        seeing_off.add_done_callback(self._tasks.discard)
-        return HandedOut(errand.handed.result())
+        self._seeing_off.add(seeing_off)
+        seeing_off.add_done_callback(self._seeing_off.discard)
+        call = errand.handed.result()
+        if connection.transport is None or connection.transport.is_closing():
+            job = self._workshop.job(call.key, call.fence)
+            if job is not None:  # not one byte of it has left: nobody can have begun it
+                job.tell(NotDone("whoever asked for it had left before it was handed out"))
+        return HandedOut(call)
+
+    def execute(self, handed: HandedOut) -> tuple[int, Headers, bytes]:
+        """What the caller is told to do."""
+        call, beat = handed.call, self._workshop.lease.heartbeat
+        said = {} if call is None else {"call": call.id, "fence": call.fence, "heartbeat": beat}
+        code, headers, body = _json({"execute": said})
+        named = () if call is None else ((b"Semel-Call", call.id.encode()),)
+        return code, (*headers, (b"Semel-Status", handed.status.encode()), *named), body
+
+    # ---- reports ----
+
+    async def report(
+        self, address: ToolAddress, headers: Headers, body: Spool | None, visitor: Visitor
+    ) -> tuple[int, Headers, bytes]:
+        if _CALL.fullmatch(address.call) is None:
+            raise NotFound("A call's id has 32 hex digits; it stands in what `begin` answered.")
+        held = Held(visitor.tenant, address.tool, address.call, _fence(address.query))
+        said = b"" if body is None else body.whole()
+        if said:
+            _check_json(headers)
+        match address.report:
+            case "complete":
+                state = await self._reports.complete(held, _answer(said))
+            case "fail":
+                state = await self._reports.fail(held, _reason(said))
+            case "heartbeat":
+                state = await self._reports.heartbeat(held)
+            case other:
+                raise NotFound(f"There is nothing to report as {other[:64]!r}: complete, fail or heartbeat.")
+        beats = {"heartbeat": self._workshop.lease.heartbeat} if state is State.PENDING else {}
+        return _json({"state": state.value, **beats})
 
 
 async def _see_off(asking: asyncio.Task[Reply]) -> None:
@@ -134,7 +181,8 @@ async def _see_off(asking: asyncio.Task[Reply]) -> None:
         reply = await asking
     except (Refusal, CutOff):
         return  # whoever reports is told
-    assert isinstance(reply, Live)  # it was sent: it is in somebody's hands
+    if not isinstance(reply, Live):  # it came to nothing, and somebody else has done it since
+        return
     try:
         async for _ in reply.reader.parts():
             pass
@@ -146,40 +194,6 @@ async def _see_off(asking: asyncio.Task[Reply]) -> None:
             reply.delivery.complete()
     finally:
         reply.leave()
-
-
-def execute(handed: HandedOut, lease: Lease) -> tuple[int, Headers, bytes]:
-    """What the caller is told to do."""
-    call = handed.call
-    said = {} if call is None else {"call": call.id, "fence": call.fence, "heartbeat": lease.heartbeat}
-    status = b"passed" if call is None else b"executed"
-    named = () if call is None else ((b"Semel-Call", call.id.encode()),)
-    code, headers, body = _json({"execute": said})
-    return code, (*headers, (b"Semel-Status", status), *named), body
-
-
-# ---- reports ----
-
-
-async def report(
-    address: ToolAddress, headers: Headers, body: bytes, tenant: str, reports: Reports, lease: Lease
-) -> tuple[int, Headers, bytes]:
-    if _CALL.fullmatch(address.call) is None:
-        raise NotFound("A call's id has 32 hex digits; it stands in what `begin` answered.")
-    held = Held(tenant, address.tool, address.call, _fence(address.query))
-    if body:
-        _check_json(headers)
-    match address.report:
-        case "complete":
-            state = await reports.complete(held, _answer(body))
-        case "fail":
-            state = await reports.fail(held, _reason(body))
-        case "heartbeat":
-            state = await reports.heartbeat(held)
-        case other:
-            raise NotFound(f"There is nothing to report as {other[:64]!r}: complete, fail or heartbeat.")
-    beats = {"heartbeat": lease.heartbeat} if state is State.PENDING else {}
-    return _json({"state": state.value, **beats})
 
 
 def _fence(query: str | None) -> int:

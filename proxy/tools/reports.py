@@ -131,7 +131,9 @@ class Reports:
         if call is None or not ours or call.tool != held.tool:
             raise NotFound(f"There is no call {held.call_id} of the tool {held.tool!r}.")
         if call.fence != held.fence:
-            raise StaleVersion(f"The call has another fence than {held.fence}: it was begun anew since.", call)
+            raise StaleVersion(
+                f"The call has another fence than {held.fence}: it was begun anew since.", call
+            )
         return call
 
     async def _refuse(self, call: Call, word: Done | NotDone) -> None:
@@ -159,7 +161,9 @@ class Reports:
             return State.PENDING if recovered is None else recovered.state
         moved = evolve(call, owner=self._store.owner, version=call.version + 1)
         why = f"whoever has it in hand speaks to another process than {call.owner}"
-        entry = Entry(self._clock.now(), f"tool:{moved.owner}", MOVED, call.state, call.state, why, call.fence)
+        entry = Entry(
+            self._clock.now(), f"tool:{moved.owner}", MOVED, call.state, call.state, why, call.fence
+        )
         if (await self._store.swap(moved, entry, expected=call.version)).won:
             guard = asyncio.create_task(self._guard(self._workshop.take(moved)))
             self._guards.add(guard)

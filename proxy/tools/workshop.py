@@ -156,9 +156,12 @@ class Workshop:
             except StoreUnavailable:
                 await self._clock.sleep(STORE_PAUSE)
                 continue
-            if present is None or present.state is not State.PENDING or present.fence != call.fence:
-                job.tell(Elsewhere())
-            elif present.owner != call.owner:
+            if (
+                present is None
+                or present.state is not State.PENDING
+                or present.fence != call.fence
+                or present.owner != call.owner
+            ):
                 job.tell(Elsewhere())
             else:
                 call = present

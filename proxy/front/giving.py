@@ -1,0 +1,143 @@
+"""The kinds of answer, written to the caller: live, joined, from the record, passed on, or "do it yourself".
+
+In a run whether the caller took it is part of the record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from proxy.answers import Produced
+from proxy.asking import Delivery, Labels, Live, Replayed
+from proxy.core.encoding import codings
+from proxy.core.headers import Headers
+from proxy.exchange import Exchange
+from proxy.front import status_headers as own
+from proxy.front.aside import Aside
+from proxy.front.connection import Connection
+from proxy.front.incoming import Incoming, RequestLimits
+from proxy.front.reply import ReplyWriter, Written
+from proxy.front.suited import suited
+from proxy.front.tale import Tale
+from proxy.front.tools import HandedOut, ToolDesk
+from proxy.front.turns import HttpRequest
+
+
+class Giver:
+    def __init__(self, *, exchange: Exchange, tools: ToolDesk, aside: Aside, limits: RequestLimits) -> None:
+        self._exchange = exchange
+        self._tools = tools
+        self._suited = partial(suited, aside=aside, directory=limits.spool_directory)
+
+    async def give(
+        self,
+        reply: Replayed | Live,
+        request: HttpRequest,
+        incoming: Incoming,
+        writer: ReplyWriter,
+        tale: Tale,
+    ) -> Written:
+        if isinstance(reply, Replayed):
+            return await self._replay(reply, request, writer, tale)
+        if reply.flight.identity is None:  # in a run only what is looked on at
+            return await self.hand_on(reply, writer, tale, own.looked_on)
+        return await self._live(reply, request, incoming, writer, tale)
+
+    async def hand_over(
+        self,
+        delivery: Delivery,
+        reply: Replayed | Live,
+        request: HttpRequest,
+        incoming: Incoming,
+        writer: ReplyWriter,
+        tale: Tale,
+    ) -> Written:
+        """In a run: whether the caller took it is part of the record."""
+
+        def ends_by_itself() -> bool:
+            """Who has seen the last event of a stream leaves when it likes, without taking the rest. Whether
+            it was seen cannot be known, and a call with effects is rather given again than sent again."""
+            return writer.known_stream and incoming.safe
+
+        try:
+            written = await self.give(reply, request, incoming, writer, tale)
+        except BaseException:
+            if ends_by_itself() and writer.size == reply.size:
+                delivery.complete()
+            else:
+                delivery.abandoned()
+            raise
+        delivery.complete()
+        # A reset behind the last byte says that it was not read.
+        if not ends_by_itself():
+            connection = request.protocol
+            assert isinstance(connection, Connection)
+            connection.handed_over = delivery
+        return written
+
+    def hand_out(self, handed: HandedOut, writer: ReplyWriter, tale: Tale) -> Written:
+        tale.status, tale.code, tale.call = handed.status, 200, handed.id
+        return writer.whole(*self._tools.execute(handed))
+
+    async def pass_on(self, incoming: Incoming, writer: ReplyWriter, tale: Tale) -> Written:
+        if incoming.sending.errand is not None:
+            return self.hand_out(HandedOut(), writer, tale)
+        labels = Labels(incoming.upstream.name, incoming.match.rule.name)
+        live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
+        return await self.hand_on(live, writer, tale, own.passed)
+
+    async def hand_on(
+        self, live: Live, writer: ReplyWriter, tale: Tale, told: Callable[[Headers], Headers]
+    ) -> Written:
+        try:
+            capture = live.flight.capture
+            tale.status, tale.code = "passed", capture.status
+            headers = told(capture.headers)
+            return await writer.stream(
+                capture.status, headers, live.reader.parts(), head_first=not capture.is_over
+            )
+        finally:
+            live.leave()
+
+    async def _live(
+        self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        try:
+            capture, in_run = live.flight.capture, live.delivery is not None
+            if live.flight.identity is not None:
+                tale.call = live.flight.identity.id
+            tale.status, tale.code = live.how, capture.status
+            make_headers = partial(own.live, how=tale.status, in_run=in_run, flight=live.flight)
+            stored = own.is_stored(capture, incoming)
+            whole = live.reader.whole()
+            if live.joined:
+                # The coding was negotiated by another caller; this one may need the plain form.
+                body = whole if whole is not None else live.reader.parts()
+                answer = await self._suited(Produced(capture.status, capture.headers, body), request)
+                return await write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
+            headers = make_headers(capture.headers, tale.call, stored=stored)
+            if whole is not None:
+                return writer.whole(capture.status, headers, whole)
+            return await writer.stream(capture.status, headers, live.reader.parts())
+        finally:
+            tale.cost_usd = live.flight.cost_usd
+            live.leave()
+
+    async def _replay(
+        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        answer = replayed.answer
+        if codings(answer.headers):
+            answer = await self._suited(answer, request)
+        tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
+        tale.cost_usd = replayed.call.cost_usd
+        headers = own.replayed(answer.headers, replayed.call, now=time.time())
+        return await write(writer, answer, headers)
+
+
+async def write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:
+    if isinstance(answer.body, bytes):
+        return writer.whole(answer.status, headers, answer.body)
+    return await writer.stream(answer.status, headers, answer.body)

@@ -91,6 +91,8 @@ class Sending(NamedTuple):
         """Raises BadRequest for what cannot be carried as it is, Denied for what would give away semel's own
         credential; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
+        if self.errand is not None:
+            self.errand.check()
         place = address.place or upstream
         query = "" if address.query is None else f"?{address.query}"
         target = f"{place.base_path}{address.raw_path}{query}".encode()

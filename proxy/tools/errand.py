@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from proxy.core.intent import Call
+from proxy.errors import InProgress
 
 
 class Errand:
@@ -16,6 +17,12 @@ class Errand:
     def __init__(self) -> None:
         self.handed: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
         self.call: Call | None = None
+
+    def check(self) -> None:
+        """Before it is claimed. Who has it in hand, or is gone, does not begin it a second time, whatever
+        becomes of the first."""
+        if self.handed.done():
+            raise InProgress("It was handed out to this caller before, or there is nobody to take it.")
 
     def claimed(self, call: Call) -> None:
         """Durable by now."""

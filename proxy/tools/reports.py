@@ -92,9 +92,11 @@ class Reports:
             call = await self._call(held)
             judged = await self._judged(call, word)
             event = judged.judgement.settlement.event
-            if call.state is next_state(State.PENDING, event) or (told and call.state is not State.PENDING):
+            in_vain = call.state is State.IN_DOUBT and isinstance(word, NotDone)  # only an answer settles it
+            said = call.state is next_state(State.PENDING, event) and not in_vain
+            if said or (told and call.state is not State.PENDING):
                 return call.state  # by this very report, or by one before it
-            if not core.can_settle(call, held.fence, event):
+            if in_vain or not core.can_settle(call, held.fence, event):
                 await self._refuse(call, word)
             left = deadline - self._clock.monotonic()
             if left <= 0:

@@ -12,14 +12,14 @@ import pytest_asyncio
 
 from proxy.app import App
 from tests.inside import Answer, raw_call, request_bytes, semel
-from tests.tools.workers import JSON, Worker
+from tests.tools.workers import JSON, PATIENT, Worker
 
 POLICY = "upstream: other\nbase_url: http://127.0.0.1:9\n"
 
 
 @pytest_asyncio.fixture
 async def app(tmp_path: Path, any_store: None) -> AsyncIterator[App]:
-    async with semel(tmp_path, POLICY) as app:
+    async with semel(tmp_path, POLICY, settings=PATIENT) as app:
         yield app
 
 

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from tests.inside import Answer, raw_call, request_bytes
 
+# Whoever has a call in hand is taken for dead after so long; a busy machine makes nobody dead.
+PATIENT = {"owners.heartbeat": "20s", "owners.dead_after": "60s"}
+HASTY = {"owners.heartbeat": "100ms", "owners.dead_after": "500ms"}
 JSON = {"Content-Type": "application/json"}
 
 

@@ -280,7 +280,6 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
 
 PARTS = (
     Part(document=DOCS / "policies.md", name="policy keys", draw=lambda: keys(schema.LEVELS)),
-    Part(document=DOCS / "policies.md", name="refused keys", draw=lambda: refused_keys(schema.LEVELS)),
     Part(document=DOCS / "policies.md", name="model prices", draw=model_prices),
     Part(document=DOCS.parent / "policies" / "README.md", name="presets", draw=presets),
     Part(document=DOCS / "settings.md", name="settings", draw=lambda: keys(SETTINGS_LEVELS)),

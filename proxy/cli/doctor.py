@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         findings += examine.machine(settings)
     state = (settings or Settings()).state
     findings += examine.proxy_variables(proxy, state / FOLDER / CERTIFICATE)
-    upstreams = list(policies.upstreams.values()) if policies else []
+    upstreams = policies.reached if policies else []
     looked_at = upstreams
     if settings and policies and not options.all:
         looked_at = _own(settings, upstreams)

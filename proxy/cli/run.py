@@ -154,7 +154,7 @@ def _configuration(options: argparse.Namespace) -> tuple[Settings, list[Upstream
     settings = settings_of_proxy(flags, options.config)
     serves = None if options.proxy is not None else os.environ
     policies = load_policies(settings.policies, presets=presets_directory(), environ=serves)
-    return settings, list(policies.upstreams.values())
+    return settings, policies.reached
 
 
 def _proxy(options: argparse.Namespace, settings: Settings, token: str, teller: Teller) -> Proxy:

@@ -257,7 +257,7 @@ class PolicySet:
 
     def __post_init__(self) -> None:
         """Who names a host has it, the last one of several; else all have it whose base_url is there."""
-        upstreams = [one for one in self.upstreams.values() if one.protocol is not Wire.TOOLS]
+        upstreams = self.reached
         places = {place: (upstream,) for upstream in upstreams if upstream.hosts for place in upstream.places}
         bases: dict[tuple[str, int], tuple[Upstream, ...]] = {}
         for upstream in upstreams:
@@ -265,6 +265,11 @@ class PolicySet:
                 (place,) = upstream.places
                 bases[place] = (*bases.get(place, ()), upstream)
         object.__setattr__(self, "_places", bases | places)
+
+    @property
+    def reached(self) -> list[Upstream]:
+        """Those that have an address."""
+        return [one for one in self.upstreams.values() if one.protocol is not Wire.TOOLS]
 
     @property
     def tools(self) -> Upstream:

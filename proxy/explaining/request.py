@@ -80,7 +80,7 @@ def find_address(url: str, policies: PolicySet, listen: Address) -> UpstreamAddr
         return _at_proxy(target)
     at_upstream = [
         upstream
-        for upstream in policies.upstreams.values()
+        for upstream in policies.reached
         if (upstream.scheme, upstream.host, upstream.port) == (scheme, host, port)
         and _below(target, upstream.base_path) is not None
     ]

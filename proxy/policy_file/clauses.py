@@ -18,7 +18,6 @@ from proxy.policy_file.values import (
     duration,
     expression,
     header_name,
-    label,
     list_of,
     mapping_of,
     one_or_more,
@@ -59,7 +58,7 @@ MATCH = level(
         "JMESPath on the arguments: true picks the rule; to deny or to ask a person, all but a sure false.",
         parse=text(expression),
     ),
-    Field("tool", "MCP only: the tool's name, with * as a wildcard.", parse=text(label)),
+    Field("tool", "With protocol: tools. The tool's name, with * as a wildcard.", parse=text(names.tool)),
 )
 
 KEY = level(

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from proxy.core.clauses import Inject, OnDoubt, Redact
+from proxy.core.clauses import Inject, OnDoubt, Redact, Wire
 from proxy.core.policy import PolicySet, Rule, Timeouts, Upstream
 from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.injected import read_value
 from proxy.policy_file.mistakes import Enough, Log, Place, PolicyMistakes, Wrong, suggestion
-from proxy.policy_file.nodes import Items, Pairs, Scalar, compose, locate
+from proxy.policy_file.nodes import Items, Scalar, compose, locate
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
+from proxy.policy_file.tools import check_wire, place_in_rule, tools_upstream
 
 PRESETS = "presets"
 # What an upstream takes over as the file has it.
@@ -150,7 +151,7 @@ class _Loader:
         for rule in upstream.rules if not self._operators else ():
             if rule.approval is not None:
                 self.log.add(
-                    _rule_place(section, rule.name),
+                    place_in_rule(section, rule.name, "approval"),
                     f"'approval' of the rule '{rule.name}' needs somebody who may give it, and 'auth.tokens' "
                     "in semel.yaml names no operator: an agent on this machine could permit itself. Make a "
                     "token with: semel token new --tenant T --role operator",
@@ -161,7 +162,7 @@ class _Loader:
         for rule in upstream.rules if not self._encrypted else ():
             if rule.redact != Redact() and rule.in_doubt is not OnDoubt.HOLD:
                 self.log.add(
-                    _rule_place(section, rule.name),
+                    place_in_rule(section, rule.name, "redact"),
                     f"'redact' with 'in_doubt: {rule.in_doubt}' of the rule '{rule.name}' needs 'encryption' "
                     "in semel.yaml: such a call is settled from its recorded request, and without encryption "
                     "only a hash of what is redacted is kept. Add it, or write 'in_doubt: hold'",
@@ -243,6 +244,11 @@ class _Loader:
 
     def _build(self, draft: _Draft, section: Section) -> Upstream | None:
         values = draft.values
+        wire = values.get("protocol", Wire.HTTP)
+        if "upstream" in section.values:
+            check_wire(wire, draft.rules, section, self.log)
+            if wire is Wire.TOOLS:
+                return tools_upstream(draft.rules, section)
         base = values.get("base_url")
         if base is None:
             if not draft.incomplete:
@@ -315,16 +321,6 @@ def _host_nodes(section: Section, count: int) -> list[Place]:
     if isinstance(own, Items) and len(own.items) == count:
         return [item.at for item in own.items]
     return [section.nodes["extends"].at if "extends" in section.nodes else section.at] * count
-
-
-def _rule_place(section: Section, name: str) -> Place:
-    """Where the file says `approval` of this rule; where it begins, if a preset does."""
-    rules = section.nodes.get("rules")
-    for item in rules.items if isinstance(rules, Items) else ():
-        said = {key.text: (key.at, value) for key, value in item.entries} if isinstance(item, Pairs) else {}
-        if "approval" in said and isinstance(named := said["name"][1], Scalar) and named.text == name:
-            return said["approval"][0]
-    return section.nodes["extends"].at if "extends" in section.nodes else section.at
 
 
 def _same_file(one: Path, other: Path) -> bool:

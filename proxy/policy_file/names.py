@@ -77,6 +77,9 @@ _rule = pattern(r"[A-Za-z][A-Za-z0-9_.-]*", "a rule's name: letters, digits, _, 
 variable = pattern(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable", 128)
 
 
+_TOOL = re.compile(r"[A-Za-z0-9._*-]{1,128}")
+
+
 def upstream(given: str) -> str:
     if given in RESERVED_UPSTREAMS:
         raise ValueError(f"{quoted(given)} is one of semel's own addresses: name the upstream otherwise")
@@ -142,6 +145,12 @@ def keyed_header(given: str) -> str:
     if name == "idempotency-key":
         raise ValueError(f"{quoted(given)} has its own setting: 'client_key'")
     return name
+
+
+def tool(given: str) -> str:
+    if not _TOOL.fullmatch(given):
+        raise ValueError(f"{quoted(given)} is not a tool's name: A-Z a-z 0-9 . _ - and * for anything")
+    return given
 
 
 def path_pattern(given: str) -> PathPattern:

@@ -6,12 +6,7 @@ Bringing one to life is deleting its line. Given with their default these keys d
 from __future__ import annotations
 
 # (level, key) of policy files, see schema.py and clauses.py.
-POLICIES = frozenset(
-    {
-        ("upstream", "protocol"),
-        ("match", "tool"),
-    }
-)
+POLICIES: frozenset[tuple[str, str]] = frozenset()
 
 # (level, key) of semel.yaml, see settings_schema.py.
 SETTINGS = frozenset(

@@ -150,7 +150,8 @@ def _build(section: Section, log: Log) -> Rule:
         given["in_doubt"] = next((way for key, way in _WAYS_OUT.items() if key in given), OnDoubt.HOLD)
     given["key"] = _key(given.get("key", KeyRecipe()), match, given.get("upstream_key"))
     try:
-        return Rule(**given, methods=match.methods, path=match.path, looks=match.looks)
+        path = match.path if match.tool is None else PathPattern.of_tools(match.tool)
+        return Rule(**given, methods=match.methods, path=path, looks=match.looks)
     except ValueError as error:  # a law of the core that no check here knows
         log.add(section.at, str(error))
         raise Wrong from None

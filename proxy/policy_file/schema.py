@@ -140,7 +140,7 @@ UPSTREAM = level(
         default="false",
         parse=boolean,
     ),
-    Field("protocol", "http or mcp.", default="http", parse=choice(Wire)),
+    Field("protocol", "http, tools (the agent's own functions) or mcp.", default="http", parse=choice(Wire)),
     Field("inject", "A credential that semel adds.", parse=nested(clauses.INJECT, Inject)),
     Field(
         "credentials",

@@ -1,4 +1,4 @@
-"""Rules for the agent's own functions: found by name and arguments, and they guard as they guard everything."""
+"""Rules for the agent's own functions: found by name and arguments, they guard as they guard everything."""
 
 from __future__ import annotations
 
@@ -202,9 +202,7 @@ async def test_other_methods_and_types_are_refused(app: App, worker: Worker) -> 
 
 async def test_pages_of_other_sites_hand_nothing_out(tmp_path: Path) -> None:
     """Without tokens whoever reaches semel may call: not through a person's browser."""
-    async with semel(
-        tmp_path, POLICY.replace("approval: always", "budget: {calls: 9/1h}"), settings=PATIENT
-    ) as app:
+    async with semel(tmp_path, "upstream: tools\nprotocol: tools\n", settings=PATIENT) as app:
         worker = Worker(app.address.port)
         assert (await worker.begin(Origin="https://evil.example")).status == 403
         assert (await worker.begin(Sec_Fetch_Site="cross-site")).status == 403

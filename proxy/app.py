@@ -285,6 +285,7 @@ class App:
         async def drain() -> None:
             nonlocal stopped
             self._listener.pre_shutdown()
+            self._reports.let_go()
             stopped = await self._drain(patience, hurry or asyncio.Event())
 
         steps = (

@@ -78,8 +78,12 @@ class Reports:
             return await self._move_here(call)
         return call.state
 
+    def let_go(self) -> None:
+        """Before calls are waited for: whoever has one in hand cannot report here any more."""
+        self._workshop.let_go()
+
     async def close(self) -> None:
-        """What is still out is found by recovery: this process is dead for it."""
+        """What could not be written is found by recovery: this process is dead for it."""
         for guard in self._guards:
             guard.cancel()
         await asyncio.gather(*self._guards, return_exceptions=True)

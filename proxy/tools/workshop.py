@@ -47,11 +47,16 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """This process ends, and nobody can report to it any more. A late result settles the doubt."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Another process has it by now, or has settled it."""
 
 
-Word: TypeAlias = Done | NotDone | Silent | Elsewhere
+Word: TypeAlias = Done | NotDone | Silent | LetGo | Elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,8 @@ async def result_of(word: Word, sink: Sink) -> Result:
             return NotSent(reason, for_good=True)
         case Silent(seconds):
             return Lost(f"whoever had it in hand gave no sign of life for {seconds:g} s")
+        case LetGo():
+            return Lost("semel ended while somebody had it in hand")
         case Elsewhere():
             return Lost("another semel process has it by now")
         case _:
@@ -131,6 +138,10 @@ class Workshop:
 
     def beat(self, job: Job) -> None:
         job.until = self._clock.monotonic() + self.lease.lasts
+
+    def let_go(self) -> None:
+        for job in list(self._jobs.values()):
+            job.tell(LetGo())
 
     async def word_on(self, job: Job) -> Word:
         """What is said of it first: here, by silence, or in another process."""

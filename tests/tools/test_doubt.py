@@ -133,3 +133,18 @@ async def test_reports_to_another_process(tmp_path: Path, what: str, some_store:
             waiting = asyncio.create_task(here.begin())
             assert (await there.complete(handed, "kept alive")).document == {"state": "done"}
             assert (await waiting).document == {"result": "kept alive"}
+
+
+async def test_a_semel_that_ends_waits_for_nobody(
+    tmp_path: Path,
+) -> None:
+    """Who has a call in hand cannot report to it any more: that is doubt at once, and settled afterwards."""
+    async with semel(tmp_path, POLICY, settings=PATIENT) as app:
+        worker = Worker(app.address.port, "night")
+        handed = await worker.begin()
+        assert await app.stop(60.0) == 0  # none had to be stopped when patience was over
+    async with semel(tmp_path, POLICY, settings=PATIENT) as app:
+        worker = worker.at(app.address.port)
+        await in_doubt(worker)
+        assert (await worker.complete(handed, "after all")).document == {"state": "done"}
+        assert (await worker.next("a3").begin()).document == {"result": "after all"}

@@ -14,6 +14,7 @@ A request flows downward through these files:
     ledger.py      claims and settlements that survive a store in trouble; drafting.py is what is claimed, and
                    taken out of a budget; answers.py, refusals.py, overspent.py
     upstream/      the only outgoing I/O
+    tools/         functions of the agent's own: an upstream without a network, handed out and reported on
     store/         where it is kept: base (the seam), embedded, postgres, redis, memory; opening.py chooses
                    among them, sealed.py encrypts any of them, archive.py is the seam of copying
     recovery.py    the same table, applied to what a dead process left behind

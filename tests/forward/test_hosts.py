@@ -41,6 +41,29 @@ def test_the_base_url_is_the_host_unless_others_are_named(tmp_path: Path) -> Non
     assert at(policies, "a.example", 443) == []
 
 
+def test_the_presets_know_the_regional_and_other_hosts_of_their_apis() -> None:
+    """As the SDKs and the vendors' own answers name them; not whoever has a similar name."""
+    policies = load_policies(["presets"])
+    for name, hosts in {
+        "openai": "api.openai.com",
+        "twilio": "api.twilio.com verify.twilio.com api.dublin.ie1.twilio.com verify.sydney.au1.twilio.com",
+        "discord": "discord.com canary.discord.com ptb.discord.com discordapp.com canary.discordapp.com",
+        "slack": "slack.com hooks.slack.com files.slack.com wss-primary.slack.com acme.slack.com",
+        "stripe": "api.stripe.com files.stripe.com connect.stripe.com meter-events.stripe.com",
+    }.items():
+        for host in hosts.split():
+            assert at(policies, host) == [name], host
+    for host in (
+        "openai.com",
+        "badapi.openai.com",
+        "stripe.com",
+        "evilslack.com",
+        "xdiscord.com",
+        "twilio.com",
+    ):
+        assert at(policies, host) == [], host
+
+
 def test_the_nearest_entry_counts(tmp_path: Path) -> None:
     """The host itself, then the longest ending; a wildcard is not its own ending."""
     policies = load(

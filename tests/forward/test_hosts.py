@@ -45,7 +45,7 @@ def test_the_presets_know_the_regional_and_other_hosts_of_their_apis() -> None:
     """As the SDKs and the vendors' own answers name them; not whoever has a similar name."""
     policies = load_policies(["presets"])
     for name, hosts in {
-        "openai": "api.openai.com",
+        "openai": "api.openai.com us.api.openai.com eu.api.openai.com ae.api.openai.com",
         "twilio": "api.twilio.com verify.twilio.com api.dublin.ie1.twilio.com verify.sydney.au1.twilio.com",
         "discord": "discord.com canary.discord.com ptb.discord.com discordapp.com canary.discordapp.com",
         "slack": "slack.com hooks.slack.com files.slack.com wss-primary.slack.com acme.slack.com",
@@ -62,6 +62,17 @@ def test_the_presets_know_the_regional_and_other_hosts_of_their_apis() -> None:
         "twilio.com",
     ):
         assert at(policies, host) == [], host
+
+
+def test_a_file_with_an_address_of_its_own_does_not_take_over_its_presets_hosts(tmp_path: Path) -> None:
+    """A server of one's own that speaks like another: it is at its own host, and the preset keeps its."""
+    own = tmp_path / "own.yaml"
+    own.write_text("upstream: own\nextends: openai\nbase_url: https://models.example.com\n")
+    policies = load_policies(["presets", own])
+    assert at(policies, "models.example.com") == ["own"]
+    assert at(policies, "api.openai.com") == ["openai"]
+    own.write_text("upstream: own\nextends: openai\n")
+    assert at(load_policies(["presets", own]), "eu.api.openai.com") == ["own"]
 
 
 def test_the_nearest_entry_counts(tmp_path: Path) -> None:

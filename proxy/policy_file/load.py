@@ -304,6 +304,8 @@ def _merged(own: _Draft, preset: _Draft) -> _Draft:
     for key in ("credentials", "accounts"):
         values[key] = tuple(dict.fromkeys((*preset.values.get(key, ()), *own.values.get(key, ()))))
     values["verified"] = own.values.get("verified")
+    if own.values.get("base_url") is not None and own.values.get("hosts") is None:
+        values["hosts"] = None  # the preset's are another server's
     replaced = {rule.name for rule in own.rules}
     rules = own.rules + tuple(rule for rule in preset.rules if rule.name not in replaced)
     return _Draft(values, rules, incomplete=own.incomplete or preset.incomplete)

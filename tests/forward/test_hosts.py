@@ -41,6 +41,40 @@ def test_the_base_url_is_the_host_unless_others_are_named(tmp_path: Path) -> Non
     assert at(policies, "a.example", 443) == []
 
 
+def test_the_presets_know_the_regional_and_other_hosts_of_their_apis() -> None:
+    """As the SDKs and the vendors' own answers name them; not whoever has a similar name."""
+    policies = load_policies(["presets"])
+    for name, hosts in {
+        "openai": "api.openai.com us.api.openai.com eu.api.openai.com ae.api.openai.com",
+        "twilio": "api.twilio.com verify.twilio.com api.dublin.ie1.twilio.com verify.sydney.au1.twilio.com",
+        "discord": "discord.com canary.discord.com ptb.discord.com discordapp.com canary.discordapp.com",
+        "slack": "slack.com hooks.slack.com files.slack.com wss-primary.slack.com acme.slack.com",
+        "stripe": "api.stripe.com files.stripe.com connect.stripe.com meter-events.stripe.com",
+    }.items():
+        for host in hosts.split():
+            assert at(policies, host) == [name], host
+    for host in (
+        "openai.com",
+        "badapi.openai.com",
+        "stripe.com",
+        "evilslack.com",
+        "xdiscord.com",
+        "twilio.com",
+    ):
+        assert at(policies, host) == [], host
+
+
+def test_a_file_with_an_address_of_its_own_does_not_take_over_its_presets_hosts(tmp_path: Path) -> None:
+    """A server of one's own that speaks like another: it is at its own host, and the preset keeps its."""
+    own = tmp_path / "own.yaml"
+    own.write_text("upstream: own\nextends: openai\nbase_url: https://models.example.com\n")
+    policies = load_policies(["presets", own])
+    assert at(policies, "models.example.com") == ["own"]
+    assert at(policies, "api.openai.com") == ["openai"]
+    own.write_text("upstream: own\nextends: openai\n")
+    assert at(load_policies(["presets", own]), "eu.api.openai.com") == ["own"]
+
+
 def test_the_nearest_entry_counts(tmp_path: Path) -> None:
     """The host itself, then the longest ending; a wildcard is not its own ending."""
     policies = load(

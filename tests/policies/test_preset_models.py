@@ -34,7 +34,7 @@ POST /v1/batches batch
 POST /v1/files file-upload
 POST /v1/fine_tuning/jobs fine-tuning
 POST /v1/threads/thread_1/runs thread-run
-POST /v1/conversations conversation
+POST /v1/conversations conversation*
 POST /v1/responses/resp_1/cancel -
 POST /v1/batches/batch_1/cancel -
 POST /v1/images/generations -

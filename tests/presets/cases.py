@@ -124,6 +124,8 @@ class Case:
     probe: str | None = None
     found: Told | None = None
     absent: Told | None = None
+    # Outside runs: for how many seconds the answer is given again. None: not looked at.
+    kept: float | None = None
     # What `answer` costs in US dollars by the rule's `cost`; None: the rule has none, or it is not known.
     cost: float | None = None
     # Nobody may make it: it is refused by semel, and never reaches the API.

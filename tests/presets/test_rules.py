@@ -107,6 +107,13 @@ def test_another_call_has_another_name(preset: str, case: Case) -> None:
 
 
 @each_case
+def test_how_long_its_answer_is_given_again(preset: str, case: Case) -> None:
+    """Outside runs, where the same request some time later is meant anew."""
+    if case.kept is not None:
+        assert rule_of(preset, case).ttl == case.kept
+
+
+@each_case
 def test_what_it_costs(preset: str, case: Case) -> None:
     answer = case.answer
     headers = tuple((name.encode(), value.encode()) for name, value in answer.all_headers.items())

@@ -45,11 +45,21 @@ def mcp(token: str | None = None) -> dict[str, object]:
     return {"mcp_servers": [{"type": "url", "url": "https://mcp.crm.example", "name": "crm", **secret}]}
 
 
-MCP = mcp()
 BATCH = Asked(
     path="/v1/messages/batches",
     json={"requests": [{"custom_id": "one", "params": prompt("Hello")}]},
     headers=SDK,
+)
+SESSION = Asked(path="/v1/sessions", json={"agent": "agent_1", "environment_id": "env_1"}, headers=SDK)
+
+
+def repository(token: str) -> dict[str, object]:
+    url = "https://github.com/acme/site"
+    return {"resources": [{"type": "github_repository", "url": url, "authorization_token": token}]}
+
+
+WORKING = SESSION.but(
+    json={"initial_events": [{"type": "user.message", "content": []}], **repository("of Ann")}
 )
 
 CASES = [
@@ -72,12 +82,16 @@ CASES = [
     ),
     Case(
         rule="messages-acting",
-        request=MESSAGE.but(json=MCP),
+        request=MESSAGE.but(json=mcp("of Ann")),
         answer=SAID,
-        alike=(LATER.but(json=MCP), MESSAGE.but(json=mcp("one")), MESSAGE.but(json=mcp("two"))),
+        alike=(MESSAGE.but(json=mcp("of Ann"), headers=OTHER_SDK),),
         different=(
-            MESSAGE.but(json={**MCP, "max_tokens": 200}),
-            MESSAGE.but(json=MCP, headers={"anthropic-beta": "mcp-client-2025-11-20"}),
+            # In another one's name, or about another day.
+            MESSAGE.but(json=mcp("of Bob")),
+            MESSAGE.but(json=mcp()),
+            LATER.but(json=mcp("of Ann")),
+            MESSAGE.but(json={**mcp("of Ann"), "max_tokens": 200}),
+            MESSAGE.but(json=mcp("of Ann"), headers={"anthropic-beta": "mcp-client-2025-11-20"}),
         ),
         refused=(BUSY,),
         doubtful=(OVERLOADED,),
@@ -121,6 +135,30 @@ CASES = [
             headers={**SDK, "Content-Type": "multipart/form-data; boundary=b"},
         ),
         answer=Told(json={"id": "file_1", "type": "file", "filename": "a"}),
+    ),
+    # Each user's own, although nothing in the request says whose.
+    Case(
+        rule="session",
+        request=SESSION,
+        safe=True,
+        answer=Told(json={"id": "sesn_1", "type": "session", "status": "idle"}),
+        different=(SESSION.but(json={"agent": "agent_2"}),),
+        refused=(BUSY,),
+    ),
+    # It begins to work at once, as whoever the token is of.
+    Case(
+        rule="session-acting",
+        request=WORKING,
+        answer=Told(json={"id": "sesn_1", "type": "session", "status": "running"}),
+        alike=(WORKING.but(headers=OTHER_SDK),),
+        different=(WORKING.but(json=repository("of Bob")),),
+        doubtful=(OVERLOADED,),
+    ),
+    Case(
+        rule="enrollment-url",
+        request=Asked(path="/v1/user_profiles/uprof_1/enrollment_url", headers=SDK),
+        answer=Told(json={"type": "enrollment_url", "url": "https://x.example/e", "expires_at": "…"}),
+        recorded=False,
     ),
     Case(
         rule=None,

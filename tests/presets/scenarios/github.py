@@ -83,6 +83,28 @@ OVER_LIMIT = Told(
 )
 
 CASES = [
+    # ---- tokens ----
+    *(
+        Case(
+            rule=rule,
+            request=Asked(path=path, headers=VERSIONED),
+            answer=Told(status=201, json={"token": "ghs_1", "expires_at": "…"}),
+            recorded=False,
+        )
+        for rule, path in (
+            ("installation-token", "/app/installations/1/access_tokens"),
+            ("runner-token", "/repos/octocat/hello-world/actions/runners/registration-token"),
+            ("runner-token", "/repos/octocat/hello-world/actions/runners/remove-token"),
+            ("org-runner-token", "/orgs/github/actions/runners/registration-token"),
+            ("org-runner-token", "/orgs/github/actions/runners/remove-token"),
+        )
+    ),
+    Case(
+        rule="token-check",
+        request=Asked(path="/applications/Iv1.8a61f9b3a7aba766/token", json={"access_token": "gho_1"}),
+        answer=Told(json={"id": 1, "token": "gho_1"}),
+        recorded=False,
+    ),
     Case(
         rule="graphql-query",
         request=QUERY,

@@ -44,6 +44,7 @@ def mcp(**more: object) -> dict[str, object]:
     return {"tools": [{**crm, **more}]}
 
 
+OF_ANN = RESPONSE.but(json=mcp(authorization="of Ann", headers={"X-Key": "of Ann"}))
 AUTO = {"type": "auto"}
 ALLOWED = {
     "type": "allowlist",
@@ -117,13 +118,25 @@ CASES = [
         answer=RESPONDED,
         cost=0.00021,
     ),
-    # A token for somebody's server was renewed.
+    # In somebody's name: with another one's token it is another request, whatever the words are.
     Case(
         rule="responses-acting",
-        request=RESPONSE.but(json=mcp(authorization="one", headers={"X-Key": "one"})),
+        request=OF_ANN,
         answer=RESPONDED,
-        alike=(RESPONSE.but(json=mcp(authorization="two", headers={"X-Key": "two"})),),
-        different=(RESPONSE.but(json=mcp(server_url="https://mcp.erp.example")),),
+        alike=(OF_ANN.but(headers=OTHER_SDK),),
+        different=(
+            RESPONSE.but(json=mcp(authorization="of Bob", headers={"X-Key": "of Ann"})),
+            RESPONSE.but(json=mcp(authorization="of Ann", headers={"X-Key": "of Bob"})),
+            RESPONSE.but(json=mcp(server_url="https://mcp.erp.example")),
+        ),
+        cost=0.00021,
+    ),
+    # Two orders that differ in the day alone are two.
+    Case(
+        rule="responses-acting",
+        request=RESPONSE.but(json={**mcp(), "input": "Book 2026-11-18"}),
+        answer=RESPONDED,
+        different=(RESPONSE.but(json={**mcp(), "input": "Book 2026-11-19"}),),
         cost=0.00021,
     ),
     *(
@@ -228,12 +241,45 @@ CASES = [
         request=asked("/v1/threads/thread_1/runs", {"assistant_id": "asst_1"}),
         answer=made("thread.run", status="queued"),
         arguments={"path.thread": "thread_1"},
+        kept=60,
+    ),
+    # Each user's own, although nothing in the request says whose.
+    *(
+        Case(rule=rule, request=asked(path, body), safe=True, answer=made(kind), refused=(BUSY,))
+        for rule, path, kind, body in (
+            ("conversation", "/v1/conversations", "conversation", {}),
+            ("conversation", "/v1/conversations", "conversation", {"items": []}),
+            ("thread", "/v1/threads", "thread", {}),
+            ("vector-store", "/v1/vector_stores", "vector_store", {}),
+            ("vector-store", "/v1/vector_stores", "vector_store", {"name": "docs", "file_ids": []}),
+        )
+    ),
+    # With files in it, indexing begins, and is charged for what is kept.
+    Case(
+        rule=None,
+        request=asked("/v1/vector_stores", {"file_ids": ["file-1"]}),
+        answer=made("vector_store"),
     ),
     Case(
-        rule="conversation",
-        request=asked("/v1/conversations", {"items": []}),
-        answer=made("conversation"),
+        rule="vector-search",
+        request=asked("/v1/vector_stores/vs_1/search", {"query": "What is the return policy?"}),
+        safe=True,
+        answer=made("vector_store.search_results.page", data=[]),
+        arguments={"path.store": "vs_1"},
+        different=(asked("/v1/vector_stores/vs_2/search", {"query": "What is the return policy?"}),),
     ),
+    # Secrets that are handed to a browser.
+    *(
+        Case(rule=rule, request=asked(path, {}), answer=made("secret"), recorded=False)
+        for rule, path in (
+            ("realtime-secret", "/v1/realtime/client_secrets"),
+            ("realtime-secret", "/v1/realtime/sessions"),
+            ("realtime-secret", "/v1/realtime/transcription_sessions"),
+            ("translation-secret", "/v1/realtime/translations/client_secrets"),
+            ("chatkit-session", "/v1/chatkit/sessions"),
+        )
+    ),
+    Case(rule=None, request=asked("/v1/realtime/calls", {}), answer=made("call")),
     Case(rule=None, request=asked("/v1/images/generations", {"prompt": "a cat"}), answer=made("image")),
     Case(
         rule=None, request=Asked(method="GET", path="/v1/models", headers=SDK), safe=True, answer=made("list")

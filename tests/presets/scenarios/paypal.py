@@ -36,6 +36,8 @@ INVALID = refusal(400, "INVALID_REQUEST", "MISSING_REQUIRED_PARAMETER")
 DECLINED = refusal(422, "UNPROCESSABLE_ENTITY", "INSTRUMENT_DECLINED")
 NOT_APPROVED = refusal(422, "UNPROCESSABLE_ENTITY", "ORDER_NOT_APPROVED")
 OTHER_FUNDING = refusal(422, "UNPROCESSABLE_ENTITY", "REDIRECT_PAYER_FOR_ALTERNATE_FUNDING")
+# https://developer.paypal.com/checkout/handle-overcharge
+MUST_ACT = refusal(422, "UNPROCESSABLE_ENTITY", "PAYER_ACTION_REQUIRED")
 CAPTURED = refusal(422, "UNPROCESSABLE_ENTITY", "ORDER_ALREADY_CAPTURED")
 KNOWN_ID = refusal(422, "UNPROCESSABLE_ENTITY", "PAYPAL_REQUEST_ID_PREVIOUSLY_USED")
 # https://github.com/paypal/PayPal-Ruby-SDK/issues/120
@@ -124,6 +126,12 @@ CASES = [
         answer=Told(json={"access_token": "A21AAF", "token_type": "Bearer", "expires_in": 31668}),
         recorded=False,
     ),
+    Case(
+        rule="client-token",
+        request=asked("/v1/identity/generate-token"),
+        answer=Told(json={"client_token": "eyJicmFpbnRyZWUi", "expires_in": 3600}),
+        recorded=False,
+    ),
     # ---- reads ----
     Case(
         rule="invoice-search",
@@ -181,7 +189,7 @@ CASES = [
             asked("/v2/checkout/orders/5O190127TN364715T/capture", {"payment_source": OTHER_CARD}),
             asked("/v2/checkout/orders/5O190127TN364715T/authorize", {"payment_source": CARD}),
         ),
-        refused=(BUSY, DECLINED),
+        refused=(BUSY, DECLINED, MUST_ACT),
         doubtful=(BROKEN,),
     ),
     Case(
@@ -239,14 +247,14 @@ CASES = [
         asked("/v2/checkout/orders/5O190127TN364715T/authorize"),
         COMPLETED,
         asked("/v2/checkout/orders/2RL190127TN364715/authorize"),
-        refused=(DECLINED, NOT_APPROVED, OTHER_FUNDING),
+        refused=(DECLINED, NOT_APPROVED, OTHER_FUNDING, MUST_ACT),
     ),
     keyed(
         "order-capture",
         asked("/v2/checkout/orders/5O190127TN364715T/capture"),
         COMPLETED,
         asked("/v2/checkout/orders/2RL190127TN364715/capture"),
-        refused=(DECLINED, NOT_APPROVED, OTHER_FUNDING),
+        refused=(DECLINED, NOT_APPROVED, OTHER_FUNDING, MUST_ACT),
     ),
     # ---- payments ----
     keyed(
@@ -338,7 +346,7 @@ CASES = [
             {"payment_source": {"token": {"id": "5C991763VB2771612", "type": "SETUP_TOKEN"}}},
         ),
         answer=Told(status=201, json={"id": "8kk8451t", "customer": {"id": "customer_4029352050"}}),
-        refused=(BUSY,),
+        refused=(BUSY, MUST_ACT),
         doubtful=(BROKEN,),
         mismatch=(KNOWN_ID,),
         final=(INVALID,),

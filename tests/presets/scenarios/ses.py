@@ -185,6 +185,33 @@ CASES = [
         answer=Told(json={"ExportJobs": []}),
         safe=True,
     ),
+    *(
+        Case(rule=rule, request=Asked(path=path, json={"PageSize": 10}), safe=True, answer=Told(json={}))
+        for rule, path in (
+            ("list-at", "/v2/email/tenants/list"),
+            ("list-at", "/v2/email/import-jobs/list"),
+            ("list-below", "/v2/email/tenants/resources/list"),
+            ("list-below", "/v2/email/resources/tenants/list"),
+            ("list-below", "/v2/email/identity/certificates/list"),
+            ("tenant", "/v2/email/tenants/get"),
+            ("recommendations", "/v2/email/vdm/recommendations"),
+            ("reputation", "/v2/email/reputation/entities"),
+            ("address-insights", "/v2/email/email-address-insights/"),
+        )
+    ),
+    # Their neighbours, which change something.
+    *(
+        Case(rule=None, request=Asked(path=f"/v2/email/{path}", json={}), answer=Told(json={}))
+        for path in (
+            "tenants",
+            "tenants/delete",
+            "tenants/resources",
+            "tenants/resources/delete",
+            "identity/certificates",
+            "identity/certificates/delete",
+            "import-jobs",
+        )
+    ),
     Case(
         rule="contacts",
         request=Asked(path="/v2/email/contact-lists/weekly/contacts/list", json={"PageSize": 10}),

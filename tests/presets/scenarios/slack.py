@@ -46,8 +46,44 @@ LIST = Asked(
     path="/api/conversations.list", form=(("limit", "100"), ("types", "public_channel")), headers=SDK
 )
 HOOK = Asked(path="/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX", json={"text": "Hello, World!"})
+CONTEXT = Asked(
+    path="/api/assistant.search.context", json={"query": "x", "action_token": "of one"}, headers=SDK
+)
 
 CASES = [
+    *(
+        Case(
+            rule="read",
+            request=Asked(path=f"/api/{method}", form=(("query", "x"),), headers=SDK),
+            safe=True,
+            answer=Told(json={"ok": True}),
+            refused=(failed("fatal_error"),),
+        )
+        for method in (
+            "assistant.search.context",
+            "team.accessLogs",
+            "team.billableInfo",
+            "team.integrationLogs",
+            "users.discoverableContacts.lookup",
+            "openid.connect.userInfo",
+            "admin.conversations.search",
+        )
+    ),
+    # What the token of a message may open is hidden as other tokens are.
+    Case(
+        rule="read",
+        request=CONTEXT,
+        safe=True,
+        answer=Told(json={"ok": True, "results": {}}),
+        different=(CONTEXT.but(json={"action_token": "of another"}),),
+    ),
+    # Socket Mode, at wss-….slack.com.
+    Case(
+        rule=None,
+        request=Asked(method="GET", path="/link/?ticket=12348&app_id=5678"),
+        safe=True,
+        answer=Told(json={}),
+    ),
     Case(
         rule="post",
         request=POST,

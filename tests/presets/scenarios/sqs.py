@@ -75,7 +75,24 @@ DOUBTFUL = (
     told({"__type": "com.amazon.coral.service#ServiceUnavailable"}, 503),
 )
 TRACED = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-63441c4a-abcdef"}}
+
+
+def traced(n: int, **own: Any) -> dict[str, Any]:
+    """Attributes of a message as OpenTelemetry and Datadog leave them, another trace at every try."""
+    texts = {
+        "traceparent": f"00-{n:032x}-{n:016x}-01",
+        "tracestate": f"vendor={n}",
+        "baggage": f"session={n}",
+        "_datadog": f'{{"x-datadog-trace-id": "{n}"}}',
+    }
+    return own | {name: {"DataType": "String", "StringValue": text} for name, text in texts.items()}
+
+
+KIND = {"DataType": "String", "StringValue": "order"}
+OTHER_KIND = {"DataType": "String", "StringValue": "refund"}
 HANDLE = "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a"
+TRACED_ENTRY = {"Id": "one", "MessageBody": "1", "MessageAttributes": traced(1, kind=KIND)}
+TRACED_BATCH = BATCH.but(json={"Entries": [TRACED_ENTRY]})
 
 CASES = [
     Case(
@@ -94,6 +111,29 @@ CASES = [
         ),
         refused=REFUSED,
         doubtful=DOUBTFUL,
+    ),
+    # Traced, with an attribute of its own and without: both tries are, so both have the field.
+    *(
+        Case(
+            rule="send",
+            request=SEND.but(json={"MessageAttributes": traced(1, **own)}),
+            answer=told(SENT),
+            alike=(SEND.but(json={"MessageAttributes": traced(2, **own)}, headers=AGAIN),),
+            different=(SEND.but(json={"MessageAttributes": traced(1, kind=OTHER_KIND)}),),
+        )
+        for own in ({}, {"kind": KIND})
+    ),
+    Case(
+        rule="send-batch",
+        request=TRACED_BATCH,
+        answer=told({"Successful": [{"Id": "one", **SENT}], "Failed": []}),
+        alike=(
+            BATCH.but(json={"Entries": [{**TRACED_ENTRY, "MessageAttributes": traced(2, kind=KIND)}]}),
+            BATCH.but(json={"Entries": [{**TRACED_ENTRY, "MessageSystemAttributes": TRACED}]}),
+        ),
+        different=(
+            BATCH.but(json={"Entries": [{**TRACED_ENTRY, "MessageAttributes": traced(1, kind=OTHER_KIND)}]}),
+        ),
     ),
     # The client's own key is an argument: another one is another message.
     Case(

@@ -106,6 +106,59 @@ CASES = [
         recorded=False,
     ),
     # ---- reads ----
+    *(
+        Case(
+            rule=rule,
+            request=asked(path, body),
+            safe=True,
+            answer=Told(json={}),
+            different=(asked(path, {**body, "limit": 1}),),
+            refused=(BUSY,),
+        )
+        for rule, path, body in (
+            ("area-search", "/v2/bookings/availability/search", {"query": {}}),
+            ("area-search", "/v2/loyalty/accounts/search", {"query": {}}),
+            ("area-search", "/v2/terminals/checkouts/search", {"query": {}}),
+            (
+                "bulk-retrieve",
+                "/v2/customers/bulk-retrieve",
+                {"customer_ids": ["8DDA5NZVBZFGAX0V3HPF81HHE0"]},
+            ),
+            (
+                "bulk-retrieve",
+                "/v2/vendors/bulk-retrieve",
+                {"vendor_ids": ["INV_V_JDKYHBWT1D4F8MFH63DBMEN8Y4"]},
+            ),
+            ("area-retrieve", "/v2/inventory/counts/batch-retrieve", {"location_ids": ["59TNP9SA8VGDA"]}),
+            ("area-retrieve", "/v2/inventory/changes/batch-retrieve", {"types": ["PHYSICAL_COUNT"]}),
+            (
+                "area-retrieve",
+                "/v2/bookings/team-member-booking-profiles/bulk-retrieve",
+                {"team_member_ids": ["TMXUrsBWWcHTt79t"]},
+            ),
+            ("gift-card", "/v2/gift-cards/from-gan", {"gan": "7783320001001635"}),
+            ("gift-card", "/v2/gift-cards/from-nonce", {"nonce": "cnon:7783322135245171"}),
+        )
+    ),
+    # Neither a search nor a read, although as long.
+    Case(
+        rule="other",
+        request=asked("/v2/gift-cards/activities", {"idempotency_key": "U16kfr", "gift_card_activity": {}}),
+        answer=Told(json={}),
+        key=KEY,
+        held=True,
+    ),
+    Case(
+        rule=None,
+        request=asked("/v2/gift-cards/gftc:1/link-customer", {"customer_id": "GKY0FZ3V717AH8Q2D821PNT2ZW"}),
+        answer=Told(json={}),
+    ),
+    Case(
+        rule="mobile-code",
+        request=asked("/mobile/authorization-code", {"location_id": "YOUR_LOCATION_ID"}),
+        answer=Told(json={"authorization_code": "YOUR_MOBILE_AUTHZ_CODE", "expires_at": "…"}),
+        recorded=False,
+    ),
     Case(
         rule="search",
         request=asked("/v2/orders/search", {"location_ids": ["057P5VYJ4A5X1"]}),

@@ -4,6 +4,7 @@ https://docs.stripe.com/error-codes."""
 from __future__ import annotations
 
 from tests.presets.cases import Asked, Case, Json, Told
+from tests.presets.scenarios._stripe_more import secrets, spelled_otherwise, v2_held
 
 SDK = {
     "Authorization": "Bearer sk_test_one",
@@ -218,6 +219,8 @@ CASES = [
         )
         for name in ("cvc_update[cvc]", "person[id_number]", "account[individual][ssn_last_4]")
     ),
+    *spelled_otherwise(),
+    *secrets(),
     # ---- reads ----
     Case(
         rule="invoice-preview",
@@ -384,6 +387,7 @@ CASES = [
         answer=Told(json={"id": "prod_1", "object": "product", "deleted": True}),
         doubtful=(BROKEN,),
     ),
+    *v2_held(),
     # ---- v2: https://docs.stripe.com/api/v2/core/event-destinations ----
     Case(
         rule="v2",

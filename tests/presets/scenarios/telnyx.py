@@ -113,5 +113,14 @@ CASES = [
         doubtful=OPEN,
         key="body command_id",
         held=True,
+        kept=60,
+    ),
+    Case(
+        rule="webrtc-token",
+        request=Asked(
+            path="/v2/telephony_credentials/c215ade3-0d39-418e-94be-c5f780760199/token", headers=SDK
+        ),
+        answer=Told(status=201, text="eyJhbGciOiJIUzUxMiJ9", headers={"Content-Type": "text/plain"}),
+        recorded=False,
     ),
 ]

@@ -124,6 +124,7 @@ CASES = [
         refused=(BUSY, error(429, 60203, "Max send attempts reached")),
         doubtful=OPEN,
         final=(error(400, 60200, "Invalid parameter"),),
+        kept=600,
     ),
     Case(
         rule="check-code",
@@ -132,6 +133,23 @@ CASES = [
         different=(CHECK.but(form=(("Code", "654321"),)),),
         refused=(BUSY, error(429, 60202, "Max check attempts reached")),
         final=(Told(json={"sid": "VE" + "1" * 32, "status": "pending", "valid": False}), error(404, 20404)),
+        kept=60,
+    ),
+    Case(
+        rule="access-token",
+        request=Asked(
+            path="/v2/Services/VAaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/AccessTokens",
+            form=(("Identity", "ff483d1ff591898a9942916050d2ca3f"), ("FactorType", "push")),
+            headers=SDK,
+        ),
+        answer=Told(status=201, json={"sid": "YK" + "1" * 32, "token": "eyJ6aXAi", "ttl": 60}),
+        recorded=False,
+    ),
+    Case(
+        rule="turn-token",
+        request=Asked(path=f"{BASE}/Tokens.json", headers=SDK),
+        answer=Told(status=201, json={"username": "dc2d2894", "password": "tE0g", "ttl": "86400"}),
+        recorded=False,
     ),
     Case(
         rule=None,

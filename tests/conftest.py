@@ -68,6 +68,7 @@ DRAWN = {
     "tests/stores/test_postgres_serve.py": 2,
     "tests/stores/test_redis_copying.py": 2,
     "tests/test_dockerfile.py": 4,
+    "tests/tools/test_decorator.py": 2,
 }
 # By fixture: what always runs.
 MODEL = "model"

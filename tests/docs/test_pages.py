@@ -15,8 +15,9 @@ from proxy.settings import load_settings
 from proxy.settings_schema import Settings
 from tests.docs.pages import PAGES, ROOT, blocks, headings, heredocs, name_of, without_blocks
 
-# `sh` is pasted (test_pasted.py); `text` shows output; `console` has its reason; the rest is data.
-LANGUAGES = {"sh", "text", "console", "yaml", "json", "mermaid", "python"}
+# `sh` is pasted (test_pasted.py); `ts` is run (tests/tools/test_typescript.py); `text` shows output;
+# `console` has its reason; the rest is data.
+LANGUAGES = {"sh", "text", "console", "yaml", "json", "mermaid", "python", "ts"}
 COMMAND = re.compile(r"^\s*(?:\$ |semel |make |curl |docker |python3? |pip )", re.MULTILINE)
 
 

@@ -23,7 +23,7 @@ from proxy.core.reachable import Said
 
 # Of calls that no network carries: the tool's name stands where others have their path.
 TOOL_SCHEME, TOOL_METHOD = "tool", "TOOL"
-TOOLS_NAME = "tools"  # of their upstream; no other may have it
+TOOLS_NAME = "local-tools"  # of their upstream; no other may have it
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # What calls without a rule are counted under.
 DEFAULT_NAME = "default"

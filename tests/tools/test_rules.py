@@ -24,7 +24,7 @@ TOKENS = [
     Token(sha256=digest(METRICS), tenant="acme", role=Role.METRICS),
 ]
 POLICY = """
-upstream: tools
+upstream: local-tools
 protocol: tools
 rules:
   - {name: large, match: {tool: "pay*", when: "usd > `100`"}, approval: {wait: 0s}}
@@ -202,7 +202,7 @@ async def test_other_methods_and_types_are_refused(app: App, worker: Worker) -> 
 
 async def test_pages_of_other_sites_hand_nothing_out(tmp_path: Path) -> None:
     """Without tokens whoever reaches semel may call: not through a person's browser."""
-    async with semel(tmp_path, "upstream: tools\nprotocol: tools\n", settings=PATIENT) as app:
+    async with semel(tmp_path, "upstream: local-tools\nprotocol: tools\n", settings=PATIENT) as app:
         worker = Worker(app.address.port)
         assert (await worker.begin(Origin="https://evil.example")).status == 403
         assert (await worker.begin(Sec_Fetch_Site="cross-site")).status == 403
@@ -211,5 +211,5 @@ async def test_pages_of_other_sites_hand_nothing_out(tmp_path: Path) -> None:
 
 async def test_the_upstream_of_tools_has_no_other_address(app: App, worker: Worker) -> None:
     """Neither its name in a path nor a rule's path leads around the protocol."""
-    answer = await call(app.address.port, "POST", "/tools/pay", {**JSON, "Semel-Token": AGENT}, b"{}")
+    answer = await call(app.address.port, "POST", "/local-tools/pay", {**JSON, "Semel-Token": AGENT}, b"{}")
     assert (answer.status, b"/_semel/tools/" in answer.body) == (404, True)

@@ -114,7 +114,7 @@ class Callers:
         assert got.body == expected(kind, body)
         self.replayed += got.semel == "replayed"
 
-    async def more(self, than: int, within: float = 30.0) -> None:
+    async def more(self, than: int, within: float = 90.0) -> None:
         """Until so many more calls were made; whoever failed is heard of."""
         wanted = len(self.asked) + than
         async with asyncio.timeout(within):

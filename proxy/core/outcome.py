@@ -60,11 +60,17 @@ def judge_answer(
     answer = _read(body)
     if _is_mismatch(status, answer, key):
         return Verdict.IN_DOUBT
+    told = by_expression(answer, rule)
+    if told is None:
+        return by_status
+    return Verdict.INCONCLUSIVE if safe else told
+
+
+def by_expression(answer: Any, rule: OutcomeRule) -> Verdict | None:  # noqa: ANN401 (JSON)
+    """What the rule's own expressions say of an answer; None: nothing."""
     if _holds(rule.in_doubt_if, answer):
-        return Verdict.INCONCLUSIVE if safe else Verdict.IN_DOUBT
-    if _holds(rule.not_executed_if, answer):
-        return Verdict.INCONCLUSIVE if safe else Verdict.NOT_EXECUTED
-    return by_status
+        return Verdict.IN_DOUBT
+    return Verdict.NOT_EXECUTED if _holds(rule.not_executed_if, answer) else None
 
 
 def is_mismatch(status: int, body: bytes | None, key: UpstreamKey | None) -> bool:

@@ -182,6 +182,8 @@ class Upstream:
     hosts: tuple[str, ...] = ()  # empty: the base address's own
     private: bool = False  # the names of its hosts may lead to private addresses
     protocol: Wire = Wire.HTTP
+    stateful: bool = False  # MCP: what a session of the server remembers, another does not
+    trust_annotations: bool = False  # MCP: what the server says of its tools may loosen
     inject: Inject | None = None
     # The header, in lower case, whose value from the agent is not sent, and so names no call: two agents with
     # different placeholders make the same call. Nor does the value that is sent in its place: with a new key
@@ -269,7 +271,7 @@ class PolicySet:
     @property
     def reached(self) -> list[Upstream]:
         """Those that have an address."""
-        return [one for one in self.upstreams.values() if one.protocol is not Wire.TOOLS]
+        return [one for one in self.upstreams.values() if one.scheme != TOOL_SCHEME]
 
     @property
     def tools(self) -> Upstream:

@@ -114,17 +114,58 @@ def _bears_an_end(marks: frozenset[bytes]) -> bool:
     return not marks.isdisjoint(_ENDS) or (_JSONRPC in marks and not marks.isdisjoint(_OUTCOMES))
 
 
+class Splitter:
+    """Events, whole, without the blank line behind them, however the body is cut."""
+
+    __slots__ = ("_pending", "_started")
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        if not self._started and len(self._pending) + len(chunk) >= len(_MARK_OF_ORDER):
+            self._started = True
+            chunk, self._pending = (self._pending + chunk).removeprefix(_MARK_OF_ORDER), b""
+        pending, events, start = self._pending + chunk, [], 0
+        # A CR at the end may be half a CRLF: what follows it is not known yet.
+        end = len(pending) - pending.endswith(b"\r")
+        look_from = max(0, len(self._pending) - 3)
+        while found := _BOUNDARY.search(pending, max(start, look_from), end):
+            events.append(pending[start : found.start()])
+            start = found.end()
+        self._pending = pending[start:]
+        return events
+
+    @property
+    def rest(self) -> bytes:
+        """Of an event that is not complete."""
+        return self._pending
+
+
+_MARK_OF_ORDER = b"\xef\xbb\xbf"
+
+
+def split_events(body: bytes) -> list[bytes]:
+    """Of a whole body. What no blank line ends is no event."""
+    return Splitter().feed(body + b"\n")
+
+
+def fields_of(event: bytes) -> list[tuple[bytes, bytes]]:
+    """Its lines, in order; of a comment the name is empty."""
+    lines = [line.partition(b":") for line in _LINE.split(event) if line]
+    return [(name, value.removeprefix(b" ")) for name, _, value in lines]
+
+
+def data_of(event: bytes) -> bytes:
+    return b"\n".join([value for name, value in fields_of(event) if name == b"data"])
+
+
 def is_terminal(event: bytes) -> bool:
     if not _bears_an_end(_marks_in(event)):
         return False
-    name, data = "", []
-    for line in _LINE.split(event):
-        field, _, value = line.partition(b":")
-        if field == b"data":
-            data.append(value.removeprefix(b" "))
-        elif field == b"event":
-            name = value.strip().decode("utf-8", "replace")
-    text = b"\n".join(data)
+    named = [value for name, value in fields_of(event) if name == b"event"]
+    name, text = named[-1].strip().decode("utf-8", "replace") if named else "", data_of(event)
     if name in _TERMINAL_TYPES or text.strip() == b"[DONE]":
         return True
     try:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring  # type: ignore[attr-defined]  # the typed modules do not tell of it
 
 from proxy.core.canonical import NotCanonical, parse_json
 from proxy.core.clauses import UpstreamKey
 from proxy.core.headers import Headers
 from proxy.core.identity import CLIENTS_OWN
+from proxy.core.json_text import after_space, members
 
 # A key is put into bodies up to this size.
 LOOKED_INTO = 1024 * 1024
-_SPACE = re.compile(r"[ \t\n\r]*")
-_ONE_VALUE = json.JSONDecoder().raw_decode
 _SIGNED = b"aws4-"
 _COVERED = re.compile(rb"signature|digest$|^content-md5$|hmac|sha(?:1|256|512)|checksum")
 
@@ -66,7 +64,7 @@ def with_field(body: bytes, path: str, value: str | int | bool) -> bytes | None:
 
 
 def _with_member(text: str, steps: list[str], value: str | int | bool) -> bytes | None:
-    start = _after_space(text, 0)
+    start = after_space(text, 0)
     for depth, name in enumerate(steps):
         found = _member(text, start, name)
         if found is None:
@@ -81,17 +79,7 @@ def _with_member(text: str, steps: list[str], value: str | int | bool) -> bytes 
 
 def _member(text: str, start: int, wanted: str) -> tuple[int, int] | None:
     """Where the value of this member of the object lies. The text is valid JSON without duplicate keys."""
-    at = _after_space(text, start + 1)
-    while text[at] != "}":
-        name, at = scanstring(text, at + 1)
-        begin = _after_space(text, _after_space(text, at) + 1)
-        _, end = _ONE_VALUE(text, begin)
-        if name == wanted:
-            return begin, end
-        at = _after_space(text, end)
-        if text[at] == ",":
-            at = _after_space(text, at + 1)
-    return None
+    return next(((each.begin, each.end) for each in members(text, start) if each.name == wanted), None)
 
 
 def _inserted(text: str, start: int, names: list[str], value: str | int | bool) -> str:
@@ -99,14 +87,8 @@ def _inserted(text: str, start: int, names: list[str], value: str | int | bool) 
     for name in reversed(names[1:]):
         member = {name: member}
     told = f"{json.dumps(names[0])}: {json.dumps(member)}"
-    is_empty = text[_after_space(text, start + 1)] == "}"
+    is_empty = text[after_space(text, start + 1)] == "}"
     return text[: start + 1] + told + ("" if is_empty else ", ") + text[start + 1 :]
-
-
-def _after_space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    assert match is not None  # it matches nothing too
-    return match.end()
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -18,7 +18,7 @@ from proxy.asking import Ask
 from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
 from proxy.core.matching import Match
-from proxy.core.policy import Mode, PolicySet, Upstream
+from proxy.core.policy import TOOL_SCHEME, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
@@ -145,6 +145,10 @@ def find_upstream(policies: PolicySet, address: UpstreamAddress) -> Upstream:
         )
     if upstream.protocol is Wire.TOOLS:
         raise UnknownUpstream(f"{upstream.name!r} are the agent's own tools: POST /_semel/tools/{{tool}}.")
+    if upstream.scheme == TOOL_SCHEME:
+        raise UnknownUpstream(
+            f"{upstream.name!r} has no base_url: `semel mcp --upstream {upstream.name} -- COMMAND` runs it."
+        )
     return upstream
 
 

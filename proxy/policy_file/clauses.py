@@ -58,7 +58,9 @@ MATCH = level(
         "JMESPath on the arguments: true picks the rule; to deny or to ask a person, all but a sure false.",
         parse=text(expression),
     ),
-    Field("tool", "With protocol: tools. The tool's name, with * as a wildcard.", parse=text(names.tool)),
+    Field(
+        "tool", "With protocol: tools or mcp. The tool's name, with * as a wildcard.", parse=text(names.tool)
+    ),
 )
 
 KEY = level(

@@ -20,11 +20,21 @@ from proxy.policy_file.mistakes import Enough, Log, Place, PolicyMistakes, Wrong
 from proxy.policy_file.nodes import Items, Scalar, compose, locate
 from proxy.policy_file.read import read_bytes
 from proxy.policy_file.schema import UPSTREAM
-from proxy.policy_file.tools import check_wire, place_in_rule, tools_upstream
+from proxy.policy_file.values import at_hand
+from proxy.policy_file.wire import check_wire, place_in_rule, tools_upstream
 
 PRESETS = "presets"
 # What an upstream takes over as the file has it.
-_AS_GIVEN = ("about", "verified", "credentials", "hosts", "private", "protocol")
+_AS_GIVEN = (
+    "about",
+    "verified",
+    "credentials",
+    "hosts",
+    "private",
+    "protocol",
+    "stateful",
+    "trust_annotations",
+)
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -250,6 +260,8 @@ class _Loader:
             if wire is Wire.TOOLS:
                 return tools_upstream(draft.rules, section)
         base = values.get("base_url")
+        if base is None and wire is Wire.MCP and not draft.incomplete:
+            base = at_hand(section.values.get("upstream", ""))
         if base is None:
             if not draft.incomplete:
                 self.log.add(section.keys.get("base_url", section.at), "'base_url' is missing")

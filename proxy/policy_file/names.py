@@ -77,7 +77,7 @@ _rule = pattern(r"[A-Za-z][A-Za-z0-9_.-]*", "a rule's name: letters, digits, _, 
 variable = pattern(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable", 128)
 
 
-_TOOL = re.compile(r"[A-Za-z0-9._*-]{1,128}")
+_TOOL = re.compile(r"[A-Za-z0-9._*-][A-Za-z0-9._*/-]{0,127}")
 
 
 def upstream(given: str) -> str:
@@ -149,7 +149,7 @@ def keyed_header(given: str) -> str:
 
 def tool(given: str) -> str:
     if not _TOOL.fullmatch(given):
-        raise ValueError(f"{quoted(given)} is not a tool's name: A-Z a-z 0-9 . _ - and * for anything")
+        raise ValueError(f"{quoted(given)} is not a tool's name: A-Z a-z 0-9 . _ - / and * for anything")
     return given
 
 

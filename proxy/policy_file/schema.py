@@ -127,7 +127,11 @@ UPSTREAM = level(
         "When its facts were last checked with the vendor, as 2026-11-17. Default: never.",
         parse=written(names.day),
     ),
-    Field("base_url", "Where calls go; may have a path.", parse=text(base_url)),
+    Field(
+        "base_url",
+        "Where calls go; may have a path. Left out with protocol: mcp: `semel mcp` runs the server.",
+        parse=text(base_url),
+    ),
     Field(
         "hosts",
         "For the forward proxy: host[:port], *.host, name.*.host. Default: that of base_url.",
@@ -141,6 +145,18 @@ UPSTREAM = level(
         parse=boolean,
     ),
     Field("protocol", "http, tools (the agent's own functions) or mcp.", default="http", parse=choice(Wire)),
+    Field(
+        "stateful",
+        "With protocol: mcp. Sessions remember: in a new one, after replays, nothing goes live.",
+        default="false",
+        parse=boolean,
+    ),
+    Field(
+        "trust_annotations",
+        "With protocol: mcp. What the server calls read-only or idempotent is safe.",
+        default="false",
+        parse=boolean,
+    ),
     Field("inject", "A credential that semel adds.", parse=nested(clauses.INJECT, Inject)),
     Field(
         "credentials",

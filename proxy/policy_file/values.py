@@ -18,7 +18,7 @@ import jmespath
 import jmespath.functions
 from jmespath.exceptions import JMESPathError
 
-from proxy.core.policy import DEFAULT_PORTS
+from proxy.core.policy import DEFAULT_PORTS, TOOL_SCHEME
 from proxy.policy_file.fields import Parser, attempt, is_wrong
 from proxy.policy_file.mistakes import Log, Wrong, suggestion
 from proxy.policy_file.nodes import Broken, Items, Node, Pairs, Scalar, kind_of
@@ -252,6 +252,11 @@ class BaseUrl:
     host: str
     port: int
     path: str  # without a trailing slash
+
+
+def at_hand(name: str) -> BaseUrl:
+    """Of a server that `semel mcp` runs: no network leads there."""
+    return BaseUrl(TOOL_SCHEME, name, 0, "")
 
 
 def base_url(given: str) -> BaseUrl:

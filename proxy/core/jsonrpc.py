@@ -1,0 +1,210 @@
+"""JSON-RPC as MCP speaks it: what a client says, which of it is a call, and the same answer for another ask.
+
+Only `tools/call` is a call. Whether something is one must be beyond doubt: a message that some reader could
+take for one and another could not is refused, since it would go out without a record.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, TypeAlias
+
+from proxy.core.json_text import Member, after_space, elements, members, one_value
+
+Id: TypeAlias = int | str
+
+CALL = "tools/call"
+LIST_TOOLS = "tools/list"
+CANCELLED = "notifications/cancelled"
+PROGRESS = "notifications/progress"
+PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
+# What semel says by itself. Servers choose between -32000 and -32099; MCP has given a meaning to some.
+REFUSED = -32080
+_ENVELOPE = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+_PARAMS = frozenset({"name", "arguments", "_meta", "task"})
+
+
+class Unclear(Exception):
+    """No JSON-RPC message with one meaning."""
+
+    def __init__(self, code: int, message: str, id: Id | None = None) -> None:  # noqa: A002 (its name)
+        super().__init__(message)
+        self.code = code
+        self.id = id
+
+
+class ToolCall(NamedTuple):
+    """`arguments` are the bytes of the object, `text` those of the whole message. `progress`: the token under
+    which the client wants to hear how it goes. `answers`: what the server had asked for before."""
+
+    id: Id
+    tool: str
+    arguments: bytes
+    text: bytes
+    progress: Id | None = None
+    answers: bytes = b""
+    as_task: bool = False
+
+
+class Other(NamedTuple):
+    """Anything else. `method` is empty for a response, `id` None for a notification."""
+
+    id: Id | None
+    method: str
+    text: bytes
+    params: dict[str, Any]
+
+
+Message: TypeAlias = ToolCall | Other
+
+
+class Heard(NamedTuple):
+    messages: tuple[Message, ...]
+    is_batch: bool
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(each for each in self.messages if isinstance(each, ToolCall))
+
+
+def hear(body: bytes) -> Heard:
+    """Raises Unclear."""
+    try:
+        text = body.decode()
+        value = one_value(text)
+    except UnicodeDecodeError:
+        raise Unclear(PARSE_ERROR, "The body is not UTF-8.") from None
+    except ValueError as error:
+        raise Unclear(PARSE_ERROR, f"The body is not JSON: {error}.") from None
+    except RecursionError:
+        raise Unclear(PARSE_ERROR, "The body is nested too deeply.") from None
+    start = after_space(text, 0)
+    if isinstance(value, dict):
+        return Heard((_message(text, Member("", start, len(text.rstrip()), value)),), is_batch=False)
+    if not isinstance(value, list) or not value:
+        raise Unclear(INVALID_REQUEST, "A JSON-RPC message is an object, or an array of such objects.")
+    found = tuple(_message(text, element) for element in elements(text, start))
+    return Heard(found, is_batch=True)
+
+
+def _message(text: str, place: Member) -> Message:
+    if not isinstance(place.value, dict):
+        raise Unclear(INVALID_REQUEST, "A JSON-RPC message is an object.")
+    said = _unmistakable(text, place.begin, _ENVELOPE, "message")
+    id_ = said["id"].value if "id" in said else None
+    known = id_ if is_id(id_) else None
+    raw = text[place.begin : place.end].encode()
+    if "method" not in said:
+        return Other(known, "", raw, {})
+    method = said["method"].value
+    if not isinstance(method, str):
+        raise Unclear(INVALID_REQUEST, "'method' is a text.", known)
+    if method != CALL:
+        params = said["params"].value if "params" in said else None
+        return Other(known, method, raw, params if isinstance(params, dict) else {})
+    if known is None:
+        raise Unclear(INVALID_REQUEST, f"A {CALL} needs an 'id', a text or a whole number.")
+    if "params" not in said or not isinstance(said["params"].value, dict):
+        raise Unclear(INVALID_PARAMS, f"The 'params' of a {CALL} are an object.", known)
+    return _call(known, text, said["params"], raw)
+
+
+def _call(id_: Id, text: str, params: Member, raw: bytes) -> ToolCall:
+    said = _unmistakable(text, params.begin, _PARAMS, f"{CALL}'s params")
+    name = said["name"].value if "name" in said else None
+    if not isinstance(name, str) or not name:
+        raise Unclear(INVALID_PARAMS, f"A {CALL} names its tool: 'params.name' is a text.", id_)
+    arguments = said.get("arguments")
+    if arguments is not None and not isinstance(arguments.value, dict | None):
+        raise Unclear(INVALID_PARAMS, f"The 'arguments' of a {CALL} are an object.", id_)
+    meta = said["_meta"].value if "_meta" in said else None
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    answers = said.get("inputResponses")
+    return ToolCall(
+        id_,
+        name,
+        b"{}" if arguments is None or arguments.value is None else _bytes(text, arguments),
+        raw,
+        token if is_id(token) else None,
+        b"" if answers is None else _bytes(text, answers),
+        said["task"].value is not None if "task" in said else False,
+    )
+
+
+def _bytes(text: str, place: Member) -> bytes:
+    return text[place.begin : place.end].encode()
+
+
+def _unmistakable(text: str, start: int, known: frozenset[str], what: str) -> dict[str, Member]:
+    """The members by name. Which of two counts, and whether `Method` is `method`, differs between readers."""
+    said: dict[str, Member] = {}
+    for member in members(text, start):
+        if member.name in said:
+            raise Unclear(INVALID_REQUEST, f"The {what} has {member.name[:64]!r} twice.")
+        if member.name not in known and member.name.lower() in known:
+            raise Unclear(INVALID_REQUEST, f"Write {member.name.lower()!r}, not {member.name!r}.")
+        said[member.name] = member
+    return said
+
+
+def is_id(value: object) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+# ---- what is said to the client ----
+
+
+def with_id(body: bytes, new: Id) -> bytes:
+    """The same message for the request `new`. Raises ValueError, or RecursionError."""
+    text = body.decode()
+    start = after_space(text, 0)
+    if not isinstance(one_value(text), dict):
+        raise ValueError("it is no object")
+    return _with(text, start, "id", new).encode()
+
+
+def _with(text: str, start: int, name: str, value: Id) -> str:
+    """Every member of this name of the object that begins at `start` has this value."""
+    for member in reversed([each for each in members(text, start) if each.name == name]):
+        text = text[: member.begin] + json.dumps(value) + text[member.end :]
+    return text
+
+
+def with_progress_token(body: bytes, new: Id) -> bytes:
+    text = body.decode()
+    for member in members(text, after_space(text, 0)):
+        if member.name == "params" and isinstance(member.value, dict):
+            return _with(text, member.begin, "progressToken", new).encode()
+    return body
+
+
+def error(id_: Id | None, code: int, message: str, data: object = None) -> bytes:
+    said: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        said["data"] = data
+    return json.dumps({"jsonrpc": "2.0", "id": id_, "error": said}).encode() + b"\n"
+
+
+# ---- what the server says ----
+
+
+def is_response(message: object) -> bool:
+    return (
+        isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message)
+    )
+
+
+def answers_to(message: object, id_: Id) -> bool:
+    """An error may come without an id, where the server could not read it."""
+    if not is_response(message):
+        return False
+    assert isinstance(message, dict)
+    told = message.get("id")
+    return (told is None and "error" in message) or (type(told) is type(id_) and told == id_)
+
+
+def asks_client(message: object) -> bool:
+    """The server asks the client something. To be there says nothing, so a ping is not meant."""
+    if not isinstance(message, dict) or "id" not in message:
+        return False
+    return "method" in message and message["method"] != "ping"

@@ -1,0 +1,54 @@
+"""An MCP server's answer, given again for another request: under that one's id.
+
+Event ids go, since no server knows the new request by them; so does what the server asked the client. How it
+went is told under the token of whoever asks now, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from proxy.core.headers import Headers
+from proxy.core.jsonrpc import PROGRESS, Id, asks_client, is_response, with_id, with_progress_token
+from proxy.core.sse import data_of, fields_of
+
+# Whose session it was, and how long the answer was then.
+_NOT_AGAIN = frozenset({b"mcp-session-id", b"content-length"})
+
+
+class Again(NamedTuple):
+    """For whom."""
+
+    id: Id
+    progress: Id | None
+
+    def message(self, body: bytes) -> bytes:
+        """A whole answer that is one message. What cannot be read is given as it was."""
+        try:
+            return with_id(body, self.id)
+        except (ValueError, RecursionError):
+            return body
+
+    def event(self, event: bytes) -> bytes | None:
+        """One event of a stream; None: it is not for this request."""
+        data = data_of(event)
+        try:
+            message = json.loads(data)
+        except (ValueError, RecursionError):
+            return None  # a comment, or the first event, whose id is all that it says
+        if asks_client(message):
+            return None
+        if is_response(message):
+            data = with_id(data, self.id)
+        elif isinstance(message, dict) and message.get("method") == PROGRESS:
+            if self.progress is None:
+                return None
+            data = with_progress_token(data, self.progress)
+        kept = [(name, value) for name, value in fields_of(event) if name == b"event"]
+        lines = [*kept, *((b"data", line) for line in data.split(b"\n"))]
+        return b"".join([b"%b: %b\n" % pair for pair in lines]) + b"\n"
+
+
+def headers_again(headers: Headers) -> Headers:
+    return tuple(pair for pair in headers if pair[0].lower() not in _NOT_AGAIN)

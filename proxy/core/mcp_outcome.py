@@ -1,0 +1,93 @@
+"""What an MCP server's answer means for the call.
+
+The response counts, not the status beside it: a server that gives one has decided. Without a response nobody
+knows. That the server asks for more (`input_required`, a page to visit) is no last word.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from proxy.core.jsonrpc import Id, answers_to, asks_client
+from proxy.core.outcome import NOT_BEGUN, REQUEST_TIMEOUT, Verdict, by_expression
+from proxy.core.policy import OutcomeRule
+from proxy.core.sse import data_of, split_events
+
+# Said before a tool is looked for: parse error, invalid request, no such method; header mismatch, missing
+# capability, unsupported version (2026-07-28); a page that the user must visit first (2025-11-25).
+NOT_BEGUN_CODES = frozenset({-32700, -32600, -32601, -32020, -32021, -32022, -32042})
+# A server that asks another one was not answered in time.
+DOUBTFUL_CODES = frozenset({-32001})
+
+
+class Spoken(NamedTuple):
+    """What came of one request. `response` is None where none came; `asked`: the client was asked something
+    in between, so what was said is good for that client alone."""
+
+    response: dict[str, Any] | None
+    asked: bool = False
+
+
+def spoken_in(body: bytes | None, id_: Id, *, events: bool) -> Spoken:
+    """Of a whole answer, decoded; None where it could not be."""
+    response, asked = None, False
+    for message in _messages(body, events=events) if body else ():
+        asked = asked or asks_client(message)
+        if response is None and answers_to(message, id_):
+            response = message
+    return Spoken(response, asked)
+
+
+def _messages(body: bytes, *, events: bool) -> Iterator[Any]:
+    for text in map(data_of, split_events(body)) if events else (body,):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+
+
+def judge_spoken(status: int, spoken: Spoken, *, safe: bool, rule: OutcomeRule) -> Verdict:
+    verdict = _judged(status, spoken, rule)
+    if safe:
+        return verdict if verdict is Verdict.FINAL else Verdict.INCONCLUSIVE
+    return verdict
+
+
+def _judged(status: int, spoken: Spoken, rule: OutcomeRule) -> Verdict:
+    for verdict, named in (
+        (Verdict.FINAL, rule.final),
+        (Verdict.NOT_EXECUTED, rule.not_executed),
+        (Verdict.IN_DOUBT, rule.in_doubt),
+    ):
+        if status in named:
+            return verdict
+    if status in NOT_BEGUN:
+        return Verdict.NOT_EXECUTED
+    if spoken.response is None:
+        return _without_response(status)
+    told = by_expression(spoken.response, rule)
+    if told is not None:
+        return told
+    if status >= 500 or status == REQUEST_TIMEOUT:
+        return Verdict.IN_DOUBT
+    return _said(spoken.response)
+
+
+def _without_response(status: int) -> Verdict:
+    """A redirect, or a refusal of the transport: no session, no token, no such address. Nothing was begun."""
+    refused = 300 <= status < 500 and status != REQUEST_TIMEOUT
+    return Verdict.NOT_EXECUTED if refused else Verdict.IN_DOUBT
+
+
+def _said(response: dict[str, Any]) -> Verdict:
+    if "error" in response:
+        error = response["error"]
+        code = error.get("code") if isinstance(error, dict) else None
+        if code in NOT_BEGUN_CODES or response.get("id") is None:
+            return Verdict.NOT_EXECUTED
+        return Verdict.IN_DOUBT if code in DOUBTFUL_CODES else Verdict.FINAL
+    result = response["result"]
+    wants_more = isinstance(result, dict) and result.get("resultType") == "input_required"
+    return Verdict.NOT_EXECUTED if wants_more else Verdict.FINAL

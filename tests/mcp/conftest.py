@@ -1,0 +1,37 @@
+"""Servers that the tests share: started by the first that needs one, emptied before each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mcp.everything import VERSION, installed, running_everything
+from tests.mcp.servers import Shop, running_shop
+
+
+@pytest.fixture(scope="session")
+def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with running_shop(tmp_path_factory.mktemp("shop")) as shop:
+        yield shop
+
+
+@pytest.fixture
+def shop(open_shop: Shop) -> Iterator[Shop]:
+    open_shop.ledger.clear()
+    yield open_shop
+    open_shop.ledger.lets_go()
+
+
+@pytest.fixture(scope="session")
+def everything_program(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """Installed once, whichever process of the session is first."""
+    base = tmp_path_factory.getbasetemp()
+    return installed((base if worker_id == "master" else base.parent) / f"server-everything-{VERSION}")
+
+
+@pytest.fixture(scope="session")
+def everything_port(everything_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with running_everything(everything_program, tmp_path_factory.mktemp("everything")) as port:
+        yield port

@@ -94,7 +94,8 @@ class Answers:
         in_run = bool(call.run)
         headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower(), in_run=in_run)])
         if kept is None:
-            return make(place=Place.NOWHERE, why_nowhere=f"its answer of {size} bytes could not be kept")
+            why = capture.why_unkept or f"its answer of {size} bytes could not be kept"
+            return make(place=Place.NOWHERE, why_nowhere=why)
         if rule.mode is Mode.CACHE and not in_run:  # what a run was given is kept with the run
             if size > MAX_CACHED:
                 return make(place=Place.NOWHERE, why_nowhere="its answer is too long for the shared cache")
@@ -181,6 +182,8 @@ def _is_kept(name: bytes, *, in_run: bool) -> bool:
     and Semel-* are true for one reply only; a replay has its own."""
     if name == b"set-cookie":
         return in_run
+    if name == b"mcp-session-id":  # as good as a credential, and whoever is given it again has its own
+        return False
     return name != b"age" and not name.startswith(b"semel-")
 
 

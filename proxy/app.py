@@ -52,6 +52,7 @@ from proxy.tools.reports import Reports
 from proxy.tools.workshop import Lease, Workshop
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
+from proxy.upstream.rpc import RpcUpstream
 from proxy.wiring import wire
 
 # How long a shutdown lets calls finish before it stops and marks them.
@@ -143,7 +144,8 @@ class App:
             runs=settings.runs,
         )
         lease = Lease(heartbeat=settings.owners.heartbeat, lasts=settings.owners.dead_after)
-        workshop = Workshop(network=upstream, store=store, clock=clock, lease=lease)
+        network = RpcUpstream(network=upstream, clock=clock)
+        workshop = Workshop(network=network, store=store, clock=clock, lease=lease)
         works = put_together(store, limits=captures, observer=observer, upstream=workshop, asked=upstream)
         ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of

@@ -103,13 +103,9 @@ class Flights:
         if ask.source is not None:  # the shared call is the one that is sent, and permitted
             intent = intent._replace(key=None, bound_to=b"", free=True)
         limits = self._limits
-        capture = Capture(
-            limit=limits.kept,
-            memory=limits.memory,
-            directory=limits.directory,
-            # Nothing that leads back to the flight: what is in a circle is freed late.
-            withholds=partial(withholds, safe=ask.safe, rule=ask.rule, sent_with=intent.key),
-        )
+        # Nothing that leads back to the flight: what is in a circle is freed late.
+        held = partial(withholds, safe=ask.safe, rule=ask.rule, sent_with=intent.key, rpc=outgoing.rpc)
+        capture = Capture(limit=limits.kept, memory=limits.memory, directory=limits.directory, withholds=held)
         cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
         flight = Flight(capture, cancels=cancels, identity=ask.identity)
         capture.unresolved = over is not None and over.state is State.IN_DOUBT

@@ -16,6 +16,8 @@ from proxy.core.decide import VERDICT_EVENTS, Settlement
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.intent import Call, Doubt, Event
+from proxy.core.jsonrpc import Id
+from proxy.core.mcp_outcome import Spoken, judge_spoken, spoken_in
 from proxy.core.outcome import Verdict, is_mismatch, judge_answer, judge_status, reads_answers
 from proxy.core.policy import Rule
 from proxy.core.scrubbing import Secrets, scrubbed
@@ -27,6 +29,7 @@ from proxy.upstream.base import Answered, Lost, NotSent, Result
 # How much of an upstream's words goes into a doubt's record and problem.
 EXCERPT = 500
 EARLIER = "what became of an earlier send is still not known"
+ASKED = "its server asked the client something in the course of it, so its answer is good only once"
 # A rule's expression reads at most this much of an answer.
 READABLE = 8 * 1024 * 1024
 # And an excerpt is taken only of what is no longer than this when it is decoded.
@@ -42,8 +45,10 @@ class Judgement(NamedTuple):
 
 def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     match result:
-        case Answered(status):
-            return _answered(status, capture, rule, call, now)
+        case Answered(status, rpc):
+            if rpc is None:
+                return _answered(status, capture, rule, call, now)
+            return _spoken(status, rpc, capture, rule, call, now)
         case NotSent(reason) if call.unresolved:
             return _doubt(
                 f"nothing was sent now ({reason}); {EARLIER}", capture, status=None, call=call, now=now
@@ -74,10 +79,36 @@ def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float)
         reason = f"the upstream refused it now ({status}); {EARLIER}"
         return _doubt(reason, capture, status=status, call=call, now=now)
     free = rule.budget is not None and _is_free(status, body, rule)
+    return _handed_on(verdict, status, rule, call, free=free)
+
+
+def _handed_on(verdict: Verdict, status: int, rule: Rule, call: Call, *, free: bool) -> Judgement:
     event = VERDICT_EVENTS[verdict]
     settlement = Settlement(event=event, why=f"answered {status}", ttl=_ttl(rule, call), free=free)
     # In a run everything an attempt received is kept: a later one may have to see it fail again.
     return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL or bool(call.run))
+
+
+def _spoken(status: int, rpc: Id, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
+    """What an MCP server's answer means."""
+    body = readable_body(capture)
+    if body is None and 200 <= status < 300 and capture.has_its_end:
+        verdict = Verdict.FINAL  # too long to be read, and complete
+    else:
+        spoken = spoken_in(body, rpc, events=is_event_stream(capture.headers))
+        verdict = judge_spoken(status, spoken, safe=call.safe, rule=rule.outcome)
+        if verdict is Verdict.IN_DOUBT:
+            return _doubt(_unspoken(status, spoken), capture, status=status, call=call, now=now)
+        if spoken.asked:
+            capture.keep_nothing(ASKED)
+    free = rule.budget is not None and is_free(rule, status, executed=verdict is not Verdict.NOT_EXECUTED)
+    return _handed_on(verdict, status, rule, call, free=free)
+
+
+def _unspoken(status: int, spoken: Spoken) -> str:
+    if spoken.response is None:
+        return f"the server answered {status} and gave no response to the request"
+    return f"the server answered {status}, which does not say whether the call took effect"
 
 
 def _is_free(status: int, body: bytes | None, rule: Rule) -> bool:
@@ -155,10 +186,13 @@ def withholds(
     safe: bool,
     rule: Rule,
     sent_with: UpstreamKey | None,
+    rpc: Id | None = None,
 ) -> int:
     """How much of an answer of this status is held back, because it may turn out not to be for the caller:
     NOTHING, ALL of it, or as much as a rule's expression reads. `unresolved`: an earlier send is, and an
-    answer by which nothing was executed now says nothing of that one."""
+    answer by which nothing was executed now says nothing of that one. `rpc`: what it means stands in it."""
+    if rpc is not None:
+        return NOTHING if is_event_stream(headers) and 200 <= status < 300 else READABLE
     key = rule.upstream_key if unresolved else sent_with
     verdict = judge_status(status, safe=safe, rule=rule.outcome, key=key)
     if verdict is Verdict.IN_DOUBT or (unresolved and verdict is Verdict.NOT_EXECUTED):

@@ -11,6 +11,7 @@ import orjson
 
 from proxy import errors
 from proxy.core.headers import Headers
+from proxy.core.jsonrpc import REFUSED, Id, error
 
 CONTENT_TYPE = b"application/problem+json"
 _CHALLENGE: Headers = ((b"WWW-Authenticate", b'Semel-Token realm="semel"'),)  # RFC 9110 wants one with 401
@@ -117,6 +118,16 @@ def render(refusal: errors.Refusal, *, forward: bool = False) -> tuple[int, Head
     if isinstance(call, str):
         headers += ((b"Semel-Call", call.encode()),)
     return problem.status, headers, body
+
+
+def render_rpc(refusal: errors.Refusal, id_: Id) -> tuple[int, Headers, bytes]:
+    """The same to a client that speaks JSON-RPC: many of those take any other status for a broken server."""
+    _, headers, body = render(refusal)
+    problem = orjson.loads(body)
+    told = error(id_, REFUSED, f"semel: {problem['title']}. {problem['detail']}", problem)
+    kept = tuple(pair for pair in headers if pair[0] not in (b"Content-Type", b"Content-Length"))
+    framing = ((b"Content-Type", b"application/json"), (b"Content-Length", b"%d" % len(told)))
+    return 200, (*framing, *kept), told
 
 
 def _detail(detail: str, advice: str) -> str:

@@ -77,6 +77,7 @@ class Capture:
         self.handed_on = False
         self.stored: bool | None = None  # whether the answer was kept; None while that is open
         self.refusal: Exception | None = None
+        self.why_unkept = ""  # it is not to be given again, though it could be
         self.phase = Phase.OPEN
         self._reset()
 
@@ -169,10 +170,19 @@ class Capture:
     def is_over(self) -> bool:
         return self.phase in (Phase.SEALED, Phase.REFUSED)
 
+    def keep_nothing(self, why: str) -> None:
+        """Whoever reads it now gets it all the same."""
+        self.why_unkept = why
+
     @property
     def kept(self) -> Spool | None:
-        """The whole body, unless it was too long to keep."""
-        return None if self.overflowed else self._spool
+        """The whole body, unless it was too long to keep, or is good for its first reader alone."""
+        return None if self.overflowed or self.why_unkept else self._spool
+
+    @property
+    def has_its_end(self) -> bool:
+        """Of a known event stream: the event by which it ends is here."""
+        return self._events is None or self._events.ended
 
     @property
     def expected(self) -> int:

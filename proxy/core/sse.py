@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 from proxy.core.encoding import Decoder, Undecodable
@@ -87,6 +88,10 @@ class CodedEventStream:
         with suppress(Undecodable):
             self._decoder = Decoder(applied)
 
+    @property
+    def ended(self) -> bool:
+        return self._events.ended
+
     def feed(self, chunk: bytes) -> int:
         if self._decoder is None or self._events.ended:
             return self.visible
@@ -141,6 +146,12 @@ class Splitter:
     def rest(self) -> bytes:
         """Of an event that is not complete."""
         return self._pending
+
+
+def boundaries(text: bytes) -> Iterator[tuple[int, int]]:
+    """Where events end and the next begin. A CR at the end may be half a CRLF: that is not known yet."""
+    for found in _BOUNDARY.finditer(text, 0, len(text) - text.endswith(b"\r")):
+        yield found.span()
 
 
 _MARK_OF_ORDER = b"\xef\xbb\xbf"

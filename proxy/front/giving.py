@@ -15,20 +15,22 @@ from proxy.core.encoding import codings
 from proxy.core.headers import Headers
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
+from proxy.front.again import given_again
 from proxy.front.aside import Aside
-from proxy.front.connection import Connection
 from proxy.front.incoming import Incoming, RequestLimits
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.suited import suited
 from proxy.front.tale import Tale
 from proxy.front.tools import HandedOut, ToolDesk
 from proxy.front.turns import HttpRequest
+from proxy.upstream.base import Tap
 
 
 class Giver:
     def __init__(self, *, exchange: Exchange, tools: ToolDesk, aside: Aside, limits: RequestLimits) -> None:
         self._exchange = exchange
         self._tools = tools
+        self._aside = aside
         self._suited = partial(suited, aside=aside, directory=limits.spool_directory)
 
     async def give(
@@ -40,7 +42,7 @@ class Giver:
         tale: Tale,
     ) -> Written:
         if isinstance(reply, Replayed):
-            return await self._replay(reply, request, writer, tale)
+            return await self._replay(reply, request, incoming, writer, tale)
         if reply.flight.identity is None:  # in a run only what is looked on at
             return await self.hand_on(reply, writer, tale, own.looked_on)
         return await self._live(reply, request, incoming, writer, tale)
@@ -63,6 +65,7 @@ class Giver:
 
         try:
             written = await self.give(reply, request, incoming, writer, tale)
+            await writer.taken()
         except BaseException:
             if ends_by_itself() and writer.size == reply.size:
                 delivery.complete()
@@ -70,22 +73,22 @@ class Giver:
                 delivery.abandoned()
             raise
         delivery.complete()
-        # A reset behind the last byte says that it was not read.
         if not ends_by_itself():
-            connection = request.protocol
-            assert isinstance(connection, Connection)
-            connection.handed_over = delivery
+            writer.handed_over(delivery)
         return written
 
     def hand_out(self, handed: HandedOut, writer: ReplyWriter, tale: Tale) -> Written:
         tale.status, tale.code, tale.call = handed.status, 200, handed.id
         return writer.whole(*self._tools.execute(handed))
 
-    async def pass_on(self, incoming: Incoming, writer: ReplyWriter, tale: Tale) -> Written:
+    async def pass_on(
+        self, incoming: Incoming, writer: ReplyWriter, tale: Tale, tap: Tap | None = None
+    ) -> Written:
         if incoming.sending.errand is not None:
             return self.hand_out(HandedOut(), writer, tale)
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
-        live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
+        outgoing = incoming.sending.outgoing()
+        live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=tap)
         return await self.hand_on(live, writer, tale, own.passed)
 
     async def hand_on(
@@ -115,7 +118,8 @@ class Giver:
             if live.joined:
                 # The coding was negotiated by another caller; this one may need the plain form.
                 body = whole if whole is not None else live.reader.parts()
-                answer = await self._suited(Produced(capture.status, capture.headers, body), request)
+                answer = Produced(capture.status, capture.headers, body)
+                answer = await self._for_request(answer, request, incoming)
                 return await write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
             headers = make_headers(capture.headers, tale.call, stored=stored)
             if whole is not None:
@@ -125,12 +129,22 @@ class Giver:
             tale.cost_usd = live.flight.cost_usd
             live.leave()
 
+    async def _for_request(self, answer: Produced, request: HttpRequest, incoming: Incoming) -> Produced:
+        """An answer that was another's."""
+        message = incoming.sending.message
+        if message is None:
+            return await self._suited(answer, request) if codings(answer.headers) else answer
+        return await given_again(await self._suited(answer, request, plain=True), message.again, self._aside)
+
     async def _replay(
-        self, replayed: Replayed, request: HttpRequest, writer: ReplyWriter, tale: Tale
+        self,
+        replayed: Replayed,
+        request: HttpRequest,
+        incoming: Incoming,
+        writer: ReplyWriter,
+        tale: Tale,
     ) -> Written:
-        answer = replayed.answer
-        if codings(answer.headers):
-            answer = await self._suited(answer, request)
+        answer = await self._for_request(replayed.answer, request, incoming)
         tale.status, tale.code, tale.call = "replayed", answer.status, replayed.call.id
         tale.cost_usd = replayed.call.cost_usd
         headers = own.replayed(answer.headers, replayed.call, now=time.time())

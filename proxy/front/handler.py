@@ -9,6 +9,7 @@ from typing import TypeAlias
 from proxy.admin.api import Reply
 from proxy.answers import Produced
 from proxy.asking import Labels, Unrecorded
+from proxy.core.clauses import Wire
 from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
 from proxy.errors import Refusal
@@ -34,6 +35,7 @@ from proxy.front.incoming import (
     to_name,
     understand,
 )
+from proxy.front.mcp import McpDesk
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
@@ -43,7 +45,7 @@ from proxy.front.tools import HandedOut, ToolDesk, begun, check_caller
 from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import wished_protocol
 from proxy.observe import Observer, Served
-from proxy.problem import problem_of, render
+from proxy.problem import problem_of, render, render_rpc
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
@@ -77,6 +79,14 @@ class Handler:
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
         self._giver = Giver(exchange=exchange, tools=tools, aside=aside, limits=limits)
+        self._mcp = McpDesk(
+            giver=self._giver,
+            namer=self._namer,
+            books=books,
+            aside=aside,
+            observer=observer,
+            body_limit=limits.body,
+        )
         self._door = door
         self._forward = forward
         self._shadow = shadow
@@ -146,6 +156,12 @@ class Handler:
         )
         method, headers = request.method, request.raw_headers
         asked = Asked(method, headers, address, policies, upstream, body, told, speaker, visitor.tenant)
+        if upstream.protocol is Wire.MCP:
+
+            async def call_it(named: Asked, into: ReplyWriter, told_of: Tale) -> Written:
+                return await self._call(named, "", request, connection, into, told_of)
+
+            return await self._mcp.serve(asked, request, connection, writer, tale, call_it)
         return await self._call(asked, protocol, request, connection, writer, tale)
 
     async def _call(
@@ -246,7 +262,10 @@ class Handler:
         raise ConnectionResetError("cut off") from error
 
     def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: Tale) -> Written:
-        status, headers, body = render(refusal, forward=tale.forward)
+        if tale.rpc is None:
+            status, headers, body = render(refusal, forward=tale.forward)
+        else:
+            status, headers, body = render_rpc(refusal, tale.rpc)
         tale.status, tale.code, tale.problem = "refused", status, problem_of(refusal).name
         return writer.whole(status, headers, body)
 

@@ -17,7 +17,7 @@ from proxy.admin import browsers
 from proxy.asking import Ask
 from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
-from proxy.core.matching import Match
+from proxy.core.matching import DEFAULT_PASS, Match
 from proxy.core.policy import TOOL_SCHEME, Mode, PolicySet, Upstream
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
@@ -25,6 +25,7 @@ from proxy.front.connection import Connection
 from proxy.front.door import Visitor
 from proxy.front.in_run import Entered, enter, run_ask
 from proxy.front.naming import Namer, ToName
+from proxy.front.rpc import Message
 from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
 from proxy.front.turns import HttpRequest
@@ -36,6 +37,7 @@ from proxy.spool import Spool
 from proxy.tools.errand import Errand
 
 NOTHING_TOLD = Told()
+PASSED = Match(DEFAULT_PASS, {})
 # So long, in seconds, an answer is kept that nobody is given again.
 KEPT_FOR_PEOPLE = 3600.0
 # By what names semel is called: without tokens it listens on loopback. A client of the forward proxy names
@@ -68,6 +70,7 @@ class Asked(NamedTuple):
     speaker: Speaker
     tenant: str
     errand: Errand | None = None  # of a tool of its own: it is done by whoever asks
+    message: Message | None = None  # of a tool of an MCP server: what goes out
 
 
 class Incoming(NamedTuple):
@@ -253,12 +256,23 @@ def _sending(
         veiling=namer.veiling,
         bound_to=bound_to,
         errand=asked.errand,
+        message=asked.message,
     )
 
 
 def to_name(asked: Asked) -> ToName:
     headers, occurrence = without_nominated(without_session(asked.headers)), asked.told.occurrence or 1
-    return ToName(asked.upstream, asked.address, asked.method, headers, asked.body, occurrence, asked.tenant)
+    named = ToName(asked.upstream, asked.address, asked.method, headers, asked.body, occurrence, asked.tenant)
+    if asked.message is None:
+        return named
+    _, _, endpoint, _, _, hints, _ = asked.message
+    return named._replace(endpoint=endpoint, hints=hints, answers=asked.message.call.answers)
+
+
+def to_pass(asked: Asked, namer: Namer, safe: bool) -> Incoming:
+    """A request that is forwarded without a record, whatever the rules say."""
+    sending = _sending(asked, asked.upstream, PASSED, safe, namer)
+    return Incoming(asked.upstream, PASSED, safe, sending, None)
 
 
 async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Incoming:

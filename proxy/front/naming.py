@@ -18,9 +18,10 @@ from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, pa
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, without_header
+from proxy.core.hints import Hints, as_hinted
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
-from proxy.core.policy import ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
+from proxy.core.policy import TOOL_METHOD, ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
 from proxy.core.redaction import (
     Veiling,
     hide_body,
@@ -64,6 +65,15 @@ class ToName(NamedTuple):
     pin: str = ""  # stands for the recipe that the run is pinned to
     present: Upstream | None = None  # in a run: as the policies are now, where those ask people
     recorded: bool = False  # read from a record, where what must be hidden is hidden already
+    # Of a call to a tool of an MCP server:
+    endpoint: str = ""  # the path there
+    hints: Hints | None = None  # what the server says of the tool
+    answers: bytes = b""  # what the client says beside the arguments; a person permits that too
+
+    @property
+    def host(self) -> str:
+        """Where it goes, if that is not the only place there is: two servers may have a tool of one name."""
+        return ("" if self.address.place is None else self.address.place.origin) + self.endpoint
 
     @property
     def counted(self) -> Headers:
@@ -131,7 +141,9 @@ class Namer:
         address, body = request.address, request.body
         whose = f"{request.tenant} {request.origin} {request.pin}"
         where = address.upstream if address.place is None else address.upstream + " " + address.place.origin
-        target = f"{whose} {request.method} {where} {address.raw_path}".encode()
+        target = f"{whose} {request.method} {where} {address.raw_path}#{request.endpoint}".encode()
+        if request.method == TOOL_METHOD:
+            target += repr((request.hints, request.answers)).encode()
         query = b"" if address.query is None else b"?" + address.query.encode()
         whole = body.whole() if body is not None else b""
         parts = (target, query, whole, *chain.from_iterable(request.headers))
@@ -186,6 +198,9 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         match = default_rule(method, has_grant_type=asks_for_a_token, accounts=upstream.accounts)
     if upstream.hides_by_looks:
         match = also_hiding(match, hidden_in_case(upstream, method, address.raw_path, seen))
+    if request.hints is not None:
+        rule = as_hinted(match.rule, request.hints, trusted=upstream.trust_annotations)
+        match = match._replace(rule=rule)
     asks = match
     if request.present is not None:
         match, asks = as_asked_now(match, request.present, method, address.raw_path, seen)
@@ -210,7 +225,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
         body=hide_body(seen.body, veil),
         occurrence=request.occurrence,
         credentials=upstream.credentials,
-        host="" if address.place is None else address.place.origin,
+        host=request.host,
     )
     if not request.origin:
         identity = identify(asked, rule, secret)
@@ -251,7 +266,7 @@ def _bound_to(request: ToName, asks: Match, match: Match, body: Body, secret: by
         headers=request.headers,
         path_names=match.names,
         body=body,
-        host="" if address.place is None else address.place.origin,
+        host=f"{request.host} {blake2b(request.answers).hexdigest()}" if request.answers else request.host,
     )
     excluded = _replaced(request, body, match.rule)
     return binding(asked, match.rule, secret, excluded=excluded, further=asks.rule.key.counted)

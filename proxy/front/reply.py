@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from proxy import faults
+from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
 from proxy.faults import Point
 from proxy.front.connection import Connection
@@ -101,6 +102,13 @@ class ReplyWriter:
         if pending or chunked:
             self._connection.write(pending + (b"0\r\n\r\n" if chunked else b""))
         return self._ended(status)
+
+    async def taken(self) -> None:
+        """As far as can be known it is, when it was written."""
+
+    def handed_over(self, delivery: Delivery) -> None:
+        """A reset behind the last byte says that it was not read."""
+        self._connection.handed_over = delivery
 
     def _ended(self, status: int) -> Written:
         faults.reach(Point.REPLY_ENDED)

@@ -36,6 +36,7 @@ from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest, Denied
 from proxy.front.address import Place, UpstreamAddress
 from proxy.front.naming import readable_body
+from proxy.front.rpc import Message
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent, Veiled
 from proxy.spool import Spool
@@ -82,6 +83,7 @@ class Sending(NamedTuple):
     veiling: Veiling
     bound_to: bytes = b""  # what a person has to permit
     errand: Errand | None = None  # whoever asks does it
+    message: Message | None = None  # a tool of an MCP server is called: this is what goes out
 
     @property
     def base_path(self) -> str:
@@ -91,19 +93,23 @@ class Sending(NamedTuple):
         """Raises BadRequest for what cannot be carried as it is, Denied for what would give away semel's own
         credential; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
+        method, raw_path, said, message = self.method, address.raw_path, self.headers, self.message
         if self.errand is not None:
             self.errand.check()
+        if message is not None:
+            message.check()
+            _, method, raw_path, said, body, *_ = message
         place = address.place or upstream
         query = "" if address.query is None else f"?{address.query}"
-        target = f"{place.base_path}{address.raw_path}{query}".encode()
+        target = f"{place.base_path}{raw_path}{query}".encode()
         size = None if body is None else body.size
-        own = own_credential(upstream, place, self.method)
-        headers, head = _outgoing_head(self.method, target, place.authority, self.headers, size, own)
+        own = own_credential(upstream, place, method)
+        headers, head = _outgoing_head(method, target, place.authority, said, size, own)
         return Outgoing(
             scheme=place.scheme,
             host=place.host,
             port=place.port,
-            method=self.method,
+            method=method,
             target=target,
             headers=headers,
             body=body,
@@ -112,6 +118,7 @@ class Sending(NamedTuple):
             said=upstream.said_of(place.host, place.port),
             head=head,
             errand=self.errand,
+            rpc=None if message is None else message.id,
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
@@ -119,6 +126,8 @@ class Sending(NamedTuple):
         always = veil_of(self.veiling.secret, self.tenant)
         target = self._target(always)
         headers = without_secrets(outgoing.headers, self.upstream.secrets)
+        if self.message is not None:  # of it the arguments are recorded
+            headers = _without_the_body(headers)
         return Intent(
             identity=identity,
             rule=self.match.rule,
@@ -142,6 +151,8 @@ class Sending(NamedTuple):
         address = self.address
         path = hide_path(address.raw_path, self.match.rule.path, veil)
         query = "" if address.query is None else f"?{hide_query(address.query, veil)}"
+        if self.message is not None:  # where it went, and for which tool: no path has a #
+            return f"{self.base_path}{self.message.raw_path}{query}#{path[1:]}".encode()
         return f"{self.base_path}{path}{query}".encode()
 
     def _veiled(self, identity: Identity, headers: Headers) -> Veiled:
@@ -153,9 +164,7 @@ class Sending(NamedTuple):
         return Veiled(
             target=self._target(veil),
             # The body is recorded as it is read, not as it was encoded.
-            headers=tuple(
-                pair for pair in hide_headers(headers, veil) if pair[0].lower() not in _OF_THE_BODY
-            ),
+            headers=_without_the_body(hide_headers(headers, veil)),
             body=b"" if is_hidden_whole(body) else body.data,
             arguments=arguments,
             keeps_whole=encrypted and rule.in_doubt is not OnDoubt.HOLD,
@@ -196,7 +205,12 @@ class Sending(NamedTuple):
         rule = self.match.rule
         # Never the path itself: some APIs carry their token in it, and labels go into the log.
         pattern = rule.path.text if rule.path else "*"
-        return self.told.tool or rule.tool or f"{self.method} {pattern}"
+        otherwise = f"{self.method} {pattern}" if self.message is None else self.message.call.tool
+        return self.told.tool or rule.tool or otherwise
+
+
+def _without_the_body(headers: Headers) -> Headers:
+    return tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_BODY)
 
 
 def own_credential(upstream: Upstream, place: Place | Upstream, method: str) -> tuple[bytes, bytes] | None:

@@ -69,6 +69,8 @@ def is_stored(capture: Capture, incoming: Incoming) -> bool:
         return False
     if capture.stored is not None:
         return capture.stored
+    if incoming.sending.message is not None:  # what it means stands in it
+        return False
     outcome = rule.outcome
     verdict = judge_status(capture.status, safe=incoming.safe, rule=outcome)
     return verdict is Verdict.FINAL and not reads_answers(outcome, rule.upstream_key)

@@ -23,14 +23,19 @@ IN_MEMORY = 4 * 1024 * 1024
 
 
 async def suited(
-    answer: Produced, request: HttpRequest, aside: Aside, directory: Path | None = None
+    answer: Produced,
+    request: HttpRequest,
+    aside: Aside,
+    directory: Path | None = None,
+    *,
+    plain: bool = False,
 ) -> Produced:
-    """`directory`: for working space."""
+    """`directory`: for working space. `plain`: decoded, whatever is accepted."""
     applied = codings(answer.headers)
-    if not applied or accepts(_accept_encoding(request), applied):
+    if not applied or (not plain and accepts(_accept_encoding(request), applied)):
         return answer
     try:
-        plain = await _decoded(answer.body, applied, aside, directory)
+        decoded = await _decoded(answer.body, applied, aside, directory)
     except Undecodable as error:
         raise AnswerUnavailable(
             f"The answer is recorded as {', '.join(applied)}, which this request does not accept, and it "
@@ -41,10 +46,10 @@ async def suited(
             f"The answer cannot be decoded for you while there is no room for it ({error.strerror}), and "
             "nothing was sent: call again, or with the Accept-Encoding of the first request."
         ) from None
-    if plain is None:  # HEAD, 204, 304: there is nothing to decode
+    if decoded is None:  # HEAD, 204, 304: there is nothing to decode
         return Produced(answer.status, answer.headers, b"")
-    body = _read(plain, aside) if plain.on_disk else plain.whole()
-    return Produced(answer.status, _plain_headers(answer.headers, plain.size), body)
+    body = _read(decoded, aside) if decoded.on_disk else decoded.whole()
+    return Produced(answer.status, _plain_headers(answer.headers, decoded.size), body)
 
 
 async def _decoded(

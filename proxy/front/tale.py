@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.core.jsonrpc import Id
 from proxy.front.incoming import Incoming
 from proxy.observe import Served
 
@@ -19,6 +20,7 @@ class Tale:
     cost_usd: float | None = None
     forward: bool = False  # asked of the forward proxy
     delivered: bool = False
+    rpc: Id | None = None  # who asks speaks JSON-RPC: the request that is answered
 
     def served(self, method: str, size: int, seconds: float) -> Served:
         known = Served(method=method) if self.incoming is None else self.incoming.served()

@@ -168,6 +168,16 @@ class Book:
         claimed_it = step.attempt == self.attempt and step.run == self.run.name
         return claimed_it or step.key in self._exchanges
 
+    def lives_on_anothers(self, upstream: str) -> bool:
+        """This attempt was given what another did with this upstream, not only looked up."""
+        return any(
+            step.upstream == upstream
+            and not step.safe
+            and not (step.attempt == self.attempt and step.run == self.run.name)
+            for step in (self._steps.get(key) for key in self._exchanges)
+            if step is not None
+        )
+
     def following(self, key: bytes, most: int) -> list[bytes]:
         """The calls that come after this one in the run, as long as they can be given again."""
         if self._order is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from proxy.core.intent import Call
+from proxy.core.jsonrpc import Id
 from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.spool import Spool
@@ -40,13 +41,15 @@ class Outgoing(NamedTuple):
     said: Said  # of the host: which addresses it may have
     head: bytes = b""  # as it will be written, where the caller has made and checked it already
     errand: Errand | None = None  # its caller does it: no address counts
+    rpc: Id | None = None  # of the JSON-RPC request that it is: the response to that is its answer
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A complete answer was given to the sink."""
+    """A complete answer was given to the sink. `rpc`: the JSON-RPC request that it should answer."""
 
     status: int
+    rpc: Id | None = None
 
 
 @dataclass(frozen=True, slots=True)

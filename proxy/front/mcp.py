@@ -1,0 +1,216 @@
+"""What MCP clients say, sorted: calls of tools are recorded, everything else passes.
+
+Lifecycle, lists, resources, notifications and the streams that a client opens go by as they are. A message
+that cannot be read with one meaning goes nowhere: it might be a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from proxy.core.jsonrpc import CANCELLED, LIST_TOOLS, Heard, Id, Other, ToolCall, Unclear, error, hear
+from proxy.errors import Denied
+from proxy.front.aside import Aside
+from proxy.front.connection import Connection
+from proxy.front.giving import Giver
+from proxy.front.incoming import Asked, enter_run, to_pass
+from proxy.front.mcp_batch import Serving, Together
+from proxy.front.mcp_memory import Annotations, Listed, Recollections, Server, Session, UnderWay
+from proxy.front.naming import Namer, readable_body
+from proxy.front.reply import ReplyWriter, Written
+from proxy.front.rpc import Message
+from proxy.front.tale import Tale
+from proxy.front.turns import HttpRequest
+from proxy.observe import Observer
+from proxy.runs.books import RunBooks
+from proxy.spool import Spool
+from proxy.upstream.base import Tap
+
+# A stream that a client only listens on may be silent for as long as this, in seconds.
+LISTENING = 86400.0
+# A longer message is read beside the loop.
+READ_INLINE = 64 * 1024
+PASSED = "mcp"
+GONE_BY = ((b"Semel-Status", b"refused"), (b"Content-Length", b"0"))
+
+CallIt: TypeAlias = Callable[[Asked, ReplyWriter, Tale], Awaitable[Written]]
+
+
+class McpDesk:
+    def __init__(
+        self,
+        *,
+        giver: Giver,
+        namer: Namer,
+        books: RunBooks,
+        aside: Aside,
+        observer: Observer,
+        body_limit: int,
+    ) -> None:
+        self._giver = giver
+        self._namer = namer
+        self._books = books
+        self._aside = aside
+        self._observer = observer
+        self._body_limit = body_limit
+        self._under_way = UnderWay()
+        self._annotations = Annotations()
+        self._sessions = Recollections()
+
+    async def serve(
+        self,
+        asked: Asked,
+        request: HttpRequest,
+        connection: Connection,
+        writer: ReplyWriter,
+        tale: Tale,
+        call_it: CallIt,
+    ) -> Written:
+        if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
+            # The base_url itself is meant: most servers have one address, without a slash behind it.
+            asked = asked._replace(address=asked.address._replace(raw_path=""))
+        if asked.method != "POST":
+            return await self._pass(asked, (), writer, tale)
+        try:
+            heard = await self._hear(asked)
+        except Unclear as unclear:
+            return _unclear(unclear, writer, tale)
+        others = self._going_on(asked, heard)
+        if not heard.calls:
+            return await self._others(asked, heard, others, writer, tale)
+        if not heard.is_batch:
+            (call,) = heard.calls
+            return await self._call(asked, call, call_it, writer, tale)
+        tale.own = True  # each part of it is told by itself
+        together = Together(request, connection, self._observer)
+        return await together.serve(self._parts(asked, heard.calls, others, call_it), writer)
+
+    def _parts(
+        self, asked: Asked, calls: tuple[ToolCall, ...], others: tuple[Other, ...], call_it: CallIt
+    ) -> Iterator[tuple[Serving, tuple[Id, ...]]]:
+        for call in calls:
+            yield partial(self._call, asked, call, call_it), (call.id,)
+        if others:
+            yield partial(self._pass_some, asked, others), _requests(others)
+
+    async def _hear(self, asked: Asked) -> Heard:
+        body = readable_body(asked.headers, asked.body, self._body_limit).data
+        return hear(body) if len(body) <= READ_INLINE else await self._aside.run(hear, body)
+
+    # ---- calls ----
+
+    async def _call(
+        self, asked: Asked, call: ToolCall, call_it: CallIt, writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        tale.rpc = call.id
+        session = Session.of(asked)
+        message = Message(
+            call,
+            asked.method,
+            asked.address.raw_path,
+            asked.headers,
+            Spool.of(call.text),
+            self._annotations.of(session.server, call.tool),
+        )
+        if asked.upstream.stateful:
+            message = message._replace(check=await self._stays_in_session(asked, session))
+        named = asked._replace(
+            method=message.named_method,
+            headers=message.counted_headers,
+            address=asked.address._replace(raw_path=message.tool_path),
+            body=message.arguments,
+            message=message,
+        )
+        with self._under_way.called(session, (call.id,)):
+            written = await call_it(named, writer, tale)
+        if asked.upstream.stateful and tale.status in ("executed", "replayed"):
+            remember = self._sessions.made if tale.status == "executed" else self._sessions.given
+            remember(tale.call, session)
+        return written
+
+    async def _stays_in_session(self, asked: Asked, session: Session) -> Callable[[], None]:
+        """Asked before a call would go out: what an earlier session did, this one's server does not know."""
+        entered = await enter_run(asked, self._books)
+        name = asked.upstream.name
+
+        def check() -> None:
+            in_run = entered is not None and entered.book.lives_on_anothers(name)
+            if in_run or self._sessions.lives_on_anothers(session):
+                raise Denied(
+                    f"The upstream {name!r} is stateful, and this session was given answers of calls that "
+                    "were made in an earlier one. The server of this session has not seen them, so a further "
+                    "call would find another state than the agent believes, and nothing was sent. Begin a "
+                    "new run, or fork this one before the first such call."
+                )
+
+        return check
+
+    # ---- everything else ----
+
+    def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
+        """Without cancellations that could stop a call with effects."""
+        session = Session.of(asked)
+
+        def goes_on(other: Other) -> bool:
+            cancels = other.method == CANCELLED
+            return not cancels or self._under_way.may_be_cancelled(session, other.params.get("requestId"))
+
+        return tuple(each for each in heard.messages if isinstance(each, Other) and goes_on(each))
+
+    async def _others(
+        self, asked: Asked, heard: Heard, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        if not others:
+            tale.code = 202
+            return writer.whole(202, GONE_BY, b"")
+        if len(others) == len(heard.messages):
+            return await self._pass(asked, others, writer, tale)
+        return await self._pass_some(asked, others, writer, tale)
+
+    async def _pass_some(
+        self, asked: Asked, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        """Of a batch."""
+        body = b"[" + b",".join([each.text for each in others]) + b"]"
+        headers = tuple(
+            (name, b"%d" % len(body)) if name.lower() == b"content-length" else (name, value)
+            for name, value in asked.headers
+            if name.lower() != b"content-encoding"
+        )
+        return await self._pass(asked._replace(headers=headers, body=Spool.of(body)), others, writer, tale)
+
+    async def _pass(
+        self, asked: Asked, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        listens = asked.method == "GET"
+        if listens:
+            upstream = asked.upstream
+            timeouts = replace(upstream.timeouts, idle=max(upstream.timeouts.idle, LISTENING))
+            asked = asked._replace(upstream=replace(upstream, timeouts=timeouts))
+        entered = await enter_run(asked, self._books)
+        if entered is not None:
+            await self._books.passed(entered.book, PASSED)
+        incoming = tale.incoming = to_pass(asked, self._namer, listens)
+        lists = any(each.method == LIST_TOOLS for each in others)
+        tap: Tap | None = Listed(self._annotations, Server.of(asked)) if lists else None
+        with self._under_way.passed(Session.of(asked), _requests(others)):
+            return await self._giver.pass_on(incoming, writer, tale, tap)
+
+
+def _requests(others: tuple[Other, ...]) -> tuple[Id, ...]:
+    """Those that are to be answered."""
+    return tuple(each.id for each in others if each.method and each.id is not None)
+
+
+def _unclear(unclear: Unclear, writer: ReplyWriter, tale: Tale) -> Written:
+    tale.code, tale.problem = 400, "bad-request"
+    body = error(unclear.id, unclear.code, f"semel: {unclear} Nothing was sent.")
+    headers = (
+        (b"Content-Type", b"application/json"),
+        (b"Content-Length", b"%d" % len(body)),
+        (b"Semel-Status", b"refused"),
+    )
+    return writer.whole(400, headers, body)

@@ -1,0 +1,168 @@
+"""What this process remembers of MCP sessions: what is under way, what servers say of their tools, and which
+sessions were given what another one did.
+
+All of it may be lost without harm: a tool of which nothing is known has effects, and a cancellation that
+cannot be told apart goes no further.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from proxy.core.headers import Headers, is_event_stream
+from proxy.core.hints import MOST_TOOLS, Hints, hints_in
+from proxy.core.jsonrpc import Id
+from proxy.core.sse import data_of, split_events
+from proxy.front.incoming import Asked
+from proxy.front.rpc import session_of
+from proxy.upstream.base import Answered, Result, Sink
+
+# A list of tools is read up to this size; of so many servers, sessions and calls something is remembered.
+READABLE = 4 * 1024 * 1024
+SERVERS, SESSIONS, CALLS = 256, 4096, 16384
+
+
+class Server(NamedTuple):
+    """As one tenant sees it."""
+
+    tenant: str
+    upstream: str
+    where: str
+
+    @classmethod
+    def of(cls, asked: Asked) -> Server:
+        origin = "" if asked.address.place is None else asked.address.place.origin
+        return cls(asked.tenant, asked.upstream.name, origin + asked.address.raw_path)
+
+
+class Session(NamedTuple):
+    server: Server
+    run: str
+    id: bytes  # empty where the server has no sessions
+
+    @classmethod
+    def of(cls, asked: Asked) -> Session:
+        return cls(Server.of(asked), asked.speaker.run, session_of(asked.headers))
+
+
+class UnderWay:
+    """Requests that are not answered yet, by whom they may be cancelled."""
+
+    def __init__(self) -> None:
+        self._passed: Counter[tuple[Session, type, Id]] = Counter()
+        self._calls: Counter[tuple[Session, type, Id]] = Counter()
+
+    @contextmanager
+    def passed(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
+        yield from self._during(self._passed, session, ids)
+
+    @contextmanager
+    def called(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
+        yield from self._during(self._calls, session, ids)
+
+    def _during(
+        self, table: Counter[tuple[Session, type, Id]], session: Session, ids: tuple[Id, ...]
+    ) -> Iterator[None]:
+        keys = [(session, type(each), each) for each in ids]
+        table.update(keys)
+        try:
+            yield
+        finally:
+            for key in keys:
+                table[key] -= 1
+                if table[key] <= 0:
+                    del table[key]
+
+    def may_be_cancelled(self, session: Session, id_: object) -> bool:
+        """Only what surely is no call: one with effects is never stopped by its caller, and clients cancel
+        whatever takes them too long."""
+        if not isinstance(id_, int | str):
+            return False
+        key = (session, type(id_), id_)
+        return key in self._passed and key not in self._calls
+
+
+class Annotations:
+    """What servers said of their tools, the last time that a list of them went by."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Server, dict[str, Hints]] = OrderedDict()
+
+    def of(self, server: Server, tool: str) -> Hints | None:
+        return self._known.get(server, {}).get(tool)
+
+    def learn(self, server: Server, result: object) -> None:
+        """One page of a list. What another page said of other tools stands."""
+        known = self._known.setdefault(server, {})
+        self._known.move_to_end(server)
+        for name, hints in hints_in(result):
+            if len(known) < MOST_TOOLS or name in known:
+                known[name] = hints
+        while len(self._known) > SERVERS:
+            self._known.popitem(last=False)
+
+
+class Listed:
+    """Hears the answer to one tools/list on its way to the client."""
+
+    def __init__(self, annotations: Annotations, server: Server) -> None:
+        self._annotations = annotations
+        self._server = server
+        self._sink: Sink | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._events = False
+
+    def onto(self, sink: Sink) -> Sink:
+        self._sink = sink
+        return self
+
+    def head(self, status: int, headers: Headers) -> None:
+        assert self._sink is not None
+        self._events = is_event_stream(headers)
+        self._sink.head(status, headers)
+
+    async def data(self, chunk: bytes) -> None:
+        assert self._sink is not None
+        self._size += len(chunk)
+        if self._size <= READABLE:
+            self._parts.append(chunk)
+        await self._sink.data(chunk)
+
+    def ended(self, result: Result) -> None:
+        if not isinstance(result, Answered) or self._size > READABLE:
+            return
+        body = b"".join(self._parts)
+        for text in map(data_of, split_events(body)) if self._events else (body,):
+            try:
+                message = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(message, dict) and "result" in message:
+                self._annotations.learn(self._server, message["result"])
+
+
+class Recollections:
+    """Which session made a call, and which sessions were given calls that they did not make."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[str, Session] = OrderedDict()
+        self._given: OrderedDict[Session, None] = OrderedDict()
+
+    def made(self, call: str, session: Session) -> None:
+        self._made[call] = session
+        while len(self._made) > CALLS:
+            self._made.popitem(last=False)
+
+    def given(self, call: str, session: Session) -> None:
+        if session.id and self._made.get(call) != session:
+            self._given[session] = None
+        while len(self._given) > SESSIONS:
+            self._given.popitem(last=False)
+
+    def lives_on_anothers(self, session: Session) -> bool:
+        return session in self._given

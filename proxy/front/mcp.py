@@ -124,8 +124,9 @@ class McpDesk:
             body=message.arguments,
             message=message,
         )
-        with self._under_way.called(session, (call.id,)):
-            written = await call_it(named, writer, tale)
+        caller = self._under_way.called(session, call.id)
+        written = await call_it(named, writer, tale)
+        caller.took(tale.handed)
         if asked.upstream.stateful and tale.status in ("executed", "replayed"):
             remember = self._sessions.made if tale.status == "executed" else self._sessions.given
             remember(tale.call, session)
@@ -156,7 +157,7 @@ class McpDesk:
 
         def goes_on(other: Other) -> bool:
             cancels = other.method == CANCELLED
-            return not cancels or self._under_way.may_be_cancelled(session, other.params.get("requestId"))
+            return not cancels or self._under_way.cancelled(session, other.params.get("requestId"))
 
         return tuple(each for each in heard.messages if isinstance(each, Other) and goes_on(each))
 

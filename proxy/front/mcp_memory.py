@@ -11,8 +11,10 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
+from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.hints import MOST_TOOLS, Hints, hints_in
 from proxy.core.jsonrpc import Id
@@ -49,41 +51,67 @@ class Session(NamedTuple):
         return cls(Server.of(asked), asked.speaker.run, session_of(asked.headers))
 
 
+@dataclass(slots=True)
+class Caller:
+    """Who asked for a call. `gone`: it says that it no longer waits."""
+
+    gone: bool = False
+    handed: Delivery | None = None
+
+    def took(self, delivery: Delivery | None) -> None:
+        """In a run: what was written to somebody who had left was taken by nobody."""
+        self.handed = delivery
+        if self.gone:
+            self.leave()
+
+    def leave(self) -> None:
+        self.gone = True
+        if self.handed is not None:
+            self.handed.abandoned()
+
+
+_Request: TypeAlias = tuple[Session, type, Id]
+
+
 class UnderWay:
-    """Requests that are not answered yet, by whom they may be cancelled."""
+    """Requests that are not answered yet, or were a moment ago: they may be cancelled."""
 
     def __init__(self) -> None:
-        self._passed: Counter[tuple[Session, type, Id]] = Counter()
-        self._calls: Counter[tuple[Session, type, Id]] = Counter()
+        self._passed: Counter[_Request] = Counter()
+        self._callers: OrderedDict[_Request, Caller] = OrderedDict()
 
     @contextmanager
     def passed(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
-        yield from self._during(self._passed, session, ids)
-
-    @contextmanager
-    def called(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
-        yield from self._during(self._calls, session, ids)
-
-    def _during(
-        self, table: Counter[tuple[Session, type, Id]], session: Session, ids: tuple[Id, ...]
-    ) -> Iterator[None]:
-        keys = [(session, type(each), each) for each in ids]
-        table.update(keys)
+        keys: list[_Request] = [(session, type(each), each) for each in ids]
+        self._passed.update(keys)
         try:
             yield
         finally:
             for key in keys:
-                table[key] -= 1
-                if table[key] <= 0:
-                    del table[key]
+                self._passed[key] -= 1
+                if self._passed[key] <= 0:
+                    del self._passed[key]
 
-    def may_be_cancelled(self, session: Session, id_: object) -> bool:
-        """Only what surely is no call: one with effects is never stopped by its caller, and clients cancel
-        whatever takes them too long."""
+    def called(self, session: Session, id_: Id) -> Caller:
+        """Remembered for a while: a client may give up while the answer is on its way to it."""
+        key, caller = (session, type(id_), id_), Caller()
+        self._callers[key] = caller
+        self._callers.move_to_end(key)
+        while len(self._callers) > CALLS:
+            self._callers.popitem(last=False)
+        return caller
+
+    def cancelled(self, session: Session, id_: object) -> bool:
+        """Whether the server may hear of it: only of what surely is no call. One with effects is never
+        stopped by its caller, and clients cancel whatever takes them too long. But then nobody waits for its
+        answer, so the same call, made again, is that one."""
         if not isinstance(id_, int | str):
             return False
         key = (session, type(id_), id_)
-        return key in self._passed and key not in self._calls
+        caller = self._callers.get(key)
+        if caller is not None:
+            caller.leave()
+        return caller is None and key in self._passed
 
 
 class Annotations:

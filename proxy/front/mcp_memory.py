@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -19,13 +19,17 @@ from proxy.core.headers import Headers, is_event_stream
 from proxy.core.hints import MOST_TOOLS, Hints, hints_in
 from proxy.core.jsonrpc import Id
 from proxy.core.sse import data_of, split_events
+from proxy.errors import Denied
 from proxy.front.incoming import Asked
 from proxy.front.rpc import session_of
+from proxy.runs.book import Book
 from proxy.upstream.base import Answered, Result, Sink
 
 # A list of tools is read up to this size; of so many servers, sessions and calls something is remembered.
 READABLE = 4 * 1024 * 1024
 SERVERS, SESSIONS, CALLS = 256, 4096, 16384
+# So many callers may still give up what they were answered.
+RECENT = 1024
 
 
 class Server(NamedTuple):
@@ -51,7 +55,7 @@ class Session(NamedTuple):
         return cls(Server.of(asked), asked.speaker.run, session_of(asked.headers))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Caller:
     """Who asked for a call. `gone`: it says that it no longer waits."""
 
@@ -97,7 +101,7 @@ class UnderWay:
         key, caller = (session, type(id_), id_), Caller()
         self._callers[key] = caller
         self._callers.move_to_end(key)
-        while len(self._callers) > CALLS:
+        while len(self._callers) > RECENT:
             self._callers.popitem(last=False)
         return caller
 
@@ -194,3 +198,19 @@ class Recollections:
 
     def lives_on_anothers(self, session: Session) -> bool:
         return session in self._given
+
+    def guard(self, session: Session, book: Book | None) -> Callable[[], None]:
+        """Asked before a call would go out: what an earlier session did, this one's server does not know."""
+        name = session.server.upstream
+
+        def check() -> None:
+            in_run = book is not None and book.lives_on_anothers(name)
+            if in_run or self.lives_on_anothers(session):
+                raise Denied(
+                    f"The upstream {name!r} is stateful, and this session was given answers of calls that "
+                    "were made in an earlier one. The server of this session has not seen them, so a further "
+                    "call would find another state than the agent believes, and nothing was sent. Begin a "
+                    "new run, or fork this one before the first such call."
+                )
+
+        return check

@@ -15,6 +15,7 @@ A request flows downward through these files:
                    taken out of a budget; answers.py, refusals.py, overspent.py
     upstream/      the only outgoing I/O
     tools/         functions of the agent's own: an upstream without a network, handed out and reported on
+    bridge/        `semel mcp`: an MCP server over stdio, its calls through all of this
     store/         where it is kept: base (the seam), embedded, postgres, redis, memory; opening.py chooses
                    among them, sealed.py encrypts any of them, archive.py is the seam of copying
     recovery.py    the same table, applied to what a dead process left behind

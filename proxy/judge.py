@@ -45,10 +45,10 @@ class Judgement(NamedTuple):
 
 def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     match result:
-        case Answered(status, rpc):
-            if rpc is None:
-                return _answered(status, capture, rule, call, now)
-            return _spoken(status, rpc, capture, rule, call, now)
+        case Answered(status, None):
+            return _answered(status, capture, rule, call, now)
+        case Answered():
+            return _spoken(result, capture, rule, call, now)
         case NotSent(reason) if call.unresolved:
             return _doubt(
                 f"nothing was sent now ({reason}); {EARLIER}", capture, status=None, call=call, now=now
@@ -89,8 +89,10 @@ def _handed_on(verdict: Verdict, status: int, rule: Rule, call: Call, *, free: b
     return Judgement(settlement, keeps_answer=verdict is Verdict.FINAL or bool(call.run))
 
 
-def _spoken(status: int, rpc: Id, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
+def _spoken(result: Answered, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
     """What an MCP server's answer means."""
+    status, rpc, asked = result.status, result.rpc, result.asked
+    assert rpc is not None
     body = readable_body(capture)
     if body is None and 200 <= status < 300 and capture.has_its_end:
         verdict = Verdict.FINAL  # too long to be read, and complete
@@ -99,7 +101,10 @@ def _spoken(status: int, rpc: Id, capture: Capture, rule: Rule, call: Call, now:
         verdict = judge_spoken(status, spoken, safe=call.safe, rule=rule.outcome)
         if verdict is Verdict.IN_DOUBT:
             return _doubt(_unspoken(status, spoken), capture, status=status, call=call, now=now)
-        if spoken.asked:
+        if verdict is Verdict.NOT_EXECUTED and call.unresolved:
+            reason = f"the server refused it now ({status}); {EARLIER}"
+            return _doubt(reason, capture, status=status, call=call, now=now)
+        if spoken.asked or asked:
             capture.keep_nothing(ASKED)
     free = rule.budget is not None and is_free(rule, status, executed=verdict is not Verdict.NOT_EXECUTED)
     return _handed_on(verdict, status, rule, call, free=free)

@@ -22,6 +22,7 @@ from proxy.cli import (
     explain,
     gc,
     keys,
+    mcp,
     notify,
     policies,
     run,
@@ -40,6 +41,7 @@ from proxy.errors import ConfigurationError, DecisionRefused, Refusal
 COMMANDS = (
     serve,
     run,
+    mcp,
     demo,
     check,
     explain,

@@ -65,7 +65,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 def without_command(words: Sequence[str]) -> Sequence[str]:
     """Our own words. The command's may be any bytes: they are handed on, and not read."""
-    return words[: list(words).index("--")] if words[:1] == ["run"] and "--" in words else words
+    takes_one = words[:1] in (["run"], ["mcp"])
+    return words[: list(words).index("--")] if takes_one and "--" in words else words
 
 
 def _retries(given: str) -> int:

@@ -20,6 +20,7 @@ PROGRESS = "notifications/progress"
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 # What semel says by itself. Servers choose between -32000 and -32099; MCP has given a meaning to some.
 REFUSED = -32080
+_VERSION = "io.modelcontextprotocol/protocolVersion"
 _ENVELOPE = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 _PARAMS = frozenset({"name", "arguments", "_meta", "task"})
 
@@ -35,7 +36,8 @@ class Unclear(Exception):
 
 class ToolCall(NamedTuple):
     """`arguments` are the bytes of the object, `text` those of the whole message. `progress`: the token under
-    which the client wants to hear how it goes. `answers`: what the server had asked for before."""
+    which the client wants to hear how it goes. `answers`: what the server had asked for before. `modern`: it
+    is of 2026-07-28 or later, where every message says so."""
 
     id: Id
     tool: str
@@ -44,6 +46,7 @@ class ToolCall(NamedTuple):
     progress: Id | None = None
     answers: bytes = b""
     as_task: bool = False
+    modern: bool = False
 
 
 class Other(NamedTuple):
@@ -118,7 +121,8 @@ def _call(id_: Id, text: str, params: Member, raw: bytes) -> ToolCall:
     if arguments is not None and not isinstance(arguments.value, dict | None):
         raise Unclear(INVALID_PARAMS, f"The 'arguments' of a {CALL} are an object.", id_)
     meta = said["_meta"].value if "_meta" in said else None
-    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    token = meta.get("progressToken")
     answers = said.get("inputResponses")
     return ToolCall(
         id_,
@@ -128,6 +132,7 @@ def _call(id_: Id, text: str, params: Member, raw: bytes) -> ToolCall:
         token if is_id(token) else None,
         b"" if answers is None else _bytes(text, answers),
         said["task"].value is not None if "task" in said else False,
+        _VERSION in meta,
     )
 
 
@@ -154,13 +159,24 @@ def is_id(value: object) -> bool:
 # ---- what is said to the client ----
 
 
-def with_id(body: bytes, new: Id) -> bytes:
-    """The same message for the request `new`. Raises ValueError, or RecursionError."""
+def for_request(body: bytes, new: Id, *, modern: bool) -> bytes:
+    """The same response for the request `new`. Raises ValueError, or RecursionError."""
     text = body.decode()
     start = after_space(text, 0)
     if not isinstance(one_value(text), dict):
         raise ValueError("it is no object")
-    return _with(text, start, "id", new).encode()
+    return _of_era(_with(text, start, "id", new), start, modern=modern).encode()
+
+
+def _of_era(text: str, start: int, *, modern: bool) -> str:
+    """A client of 2026-07-28 wants to be told that a result is complete; earlier ones ignore the word."""
+    for result in members(text, start):
+        if result.name != "result" or not isinstance(result.value, dict):
+            continue
+        if modern and "resultType" not in result.value:
+            comma = "," if result.value else ""
+            return f'{text[: result.begin + 1]}"resultType":"complete"{comma}{text[result.begin + 1 :]}'
+    return text
 
 
 def _with(text: str, start: int, name: str, value: Id) -> str:

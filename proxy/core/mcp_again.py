@@ -10,7 +10,7 @@ import json
 from typing import NamedTuple
 
 from proxy.core.headers import Headers
-from proxy.core.jsonrpc import PROGRESS, Id, asks_client, is_response, with_id, with_progress_token
+from proxy.core.jsonrpc import PROGRESS, Id, asks_client, for_request, is_response, with_progress_token
 from proxy.core.sse import data_of, fields_of
 
 # Whose session it was, and how long the answer was then.
@@ -22,11 +22,12 @@ class Again(NamedTuple):
 
     id: Id
     progress: Id | None
+    modern: bool = False
 
     def message(self, body: bytes) -> bytes:
         """A whole answer that is one message. What cannot be read is given as it was."""
         try:
-            return with_id(body, self.id)
+            return for_request(body, self.id, modern=self.modern)
         except (ValueError, RecursionError):
             return body
 
@@ -40,7 +41,7 @@ class Again(NamedTuple):
         if asks_client(message):
             return None
         if is_response(message):
-            data = with_id(data, self.id)
+            data = for_request(data, self.id, modern=self.modern)
         elif isinstance(message, dict) and message.get("method") == PROGRESS:
             if self.progress is None:
                 return None

@@ -73,6 +73,7 @@ class Giver:
                 delivery.abandoned()
             raise
         delivery.complete()
+        tale.handed = delivery
         if not ends_by_itself():
             writer.handed_over(delivery)
         return written

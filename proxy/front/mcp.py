@@ -12,7 +12,6 @@ from functools import partial
 from typing import TypeAlias
 
 from proxy.core.jsonrpc import CANCELLED, LIST_TOOLS, Heard, Id, Other, ToolCall, Unclear, error, hear
-from proxy.errors import Denied
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.giving import Giver
@@ -116,7 +115,9 @@ class McpDesk:
             self._annotations.of(session.server, call.tool),
         )
         if asked.upstream.stateful:
-            message = message._replace(check=await self._stays_in_session(asked, session))
+            entered = await enter_run(asked, self._books)
+            book = None if entered is None else entered.book
+            message = message._replace(check=self._sessions.guard(session, book))
         named = asked._replace(
             method=message.named_method,
             headers=message.counted_headers,
@@ -124,29 +125,13 @@ class McpDesk:
             body=message.arguments,
             message=message,
         )
-        with self._under_way.called(session, (call.id,)):
-            written = await call_it(named, writer, tale)
+        caller = self._under_way.called(session, call.id)
+        written = await call_it(named, writer, tale)
+        caller.took(tale.handed)
         if asked.upstream.stateful and tale.status in ("executed", "replayed"):
             remember = self._sessions.made if tale.status == "executed" else self._sessions.given
             remember(tale.call, session)
         return written
-
-    async def _stays_in_session(self, asked: Asked, session: Session) -> Callable[[], None]:
-        """Asked before a call would go out: what an earlier session did, this one's server does not know."""
-        entered = await enter_run(asked, self._books)
-        name = asked.upstream.name
-
-        def check() -> None:
-            in_run = entered is not None and entered.book.lives_on_anothers(name)
-            if in_run or self._sessions.lives_on_anothers(session):
-                raise Denied(
-                    f"The upstream {name!r} is stateful, and this session was given answers of calls that "
-                    "were made in an earlier one. The server of this session has not seen them, so a further "
-                    "call would find another state than the agent believes, and nothing was sent. Begin a "
-                    "new run, or fork this one before the first such call."
-                )
-
-        return check
 
     # ---- everything else ----
 
@@ -156,7 +141,7 @@ class McpDesk:
 
         def goes_on(other: Other) -> bool:
             cancels = other.method == CANCELLED
-            return not cancels or self._under_way.may_be_cancelled(session, other.params.get("requestId"))
+            return not cancels or self._under_way.cancelled(session, other.params.get("requestId"))
 
         return tuple(each for each in heard.messages if isinstance(each, Other) and goes_on(each))
 

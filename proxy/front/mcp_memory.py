@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
+from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.hints import MOST_TOOLS, Hints, hints_in
 from proxy.core.jsonrpc import Id
 from proxy.core.sse import data_of, split_events
+from proxy.errors import Denied
 from proxy.front.incoming import Asked
 from proxy.front.rpc import session_of
+from proxy.runs.book import Book
 from proxy.upstream.base import Answered, Result, Sink
 
 # A list of tools is read up to this size; of so many servers, sessions and calls something is remembered.
 READABLE = 4 * 1024 * 1024
 SERVERS, SESSIONS, CALLS = 256, 4096, 16384
+# So many callers may still give up what they were answered.
+RECENT = 1024
 
 
 class Server(NamedTuple):
@@ -49,41 +55,67 @@ class Session(NamedTuple):
         return cls(Server.of(asked), asked.speaker.run, session_of(asked.headers))
 
 
+@dataclass(slots=True, eq=False)
+class Caller:
+    """Who asked for a call. `gone`: it says that it no longer waits."""
+
+    gone: bool = False
+    handed: Delivery | None = None
+
+    def took(self, delivery: Delivery | None) -> None:
+        """In a run: what was written to somebody who had left was taken by nobody."""
+        self.handed = delivery
+        if self.gone:
+            self.leave()
+
+    def leave(self) -> None:
+        self.gone = True
+        if self.handed is not None:
+            self.handed.abandoned()
+
+
+_Request: TypeAlias = tuple[Session, type, Id]
+
+
 class UnderWay:
-    """Requests that are not answered yet, by whom they may be cancelled."""
+    """Requests that are not answered yet, or were a moment ago: they may be cancelled."""
 
     def __init__(self) -> None:
-        self._passed: Counter[tuple[Session, type, Id]] = Counter()
-        self._calls: Counter[tuple[Session, type, Id]] = Counter()
+        self._passed: Counter[_Request] = Counter()
+        self._callers: OrderedDict[_Request, Caller] = OrderedDict()
 
     @contextmanager
     def passed(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
-        yield from self._during(self._passed, session, ids)
-
-    @contextmanager
-    def called(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
-        yield from self._during(self._calls, session, ids)
-
-    def _during(
-        self, table: Counter[tuple[Session, type, Id]], session: Session, ids: tuple[Id, ...]
-    ) -> Iterator[None]:
-        keys = [(session, type(each), each) for each in ids]
-        table.update(keys)
+        keys: list[_Request] = [(session, type(each), each) for each in ids]
+        self._passed.update(keys)
         try:
             yield
         finally:
             for key in keys:
-                table[key] -= 1
-                if table[key] <= 0:
-                    del table[key]
+                self._passed[key] -= 1
+                if self._passed[key] <= 0:
+                    del self._passed[key]
 
-    def may_be_cancelled(self, session: Session, id_: object) -> bool:
-        """Only what surely is no call: one with effects is never stopped by its caller, and clients cancel
-        whatever takes them too long."""
+    def called(self, session: Session, id_: Id) -> Caller:
+        """Remembered for a while: a client may give up while the answer is on its way to it."""
+        key, caller = (session, type(id_), id_), Caller()
+        self._callers[key] = caller
+        self._callers.move_to_end(key)
+        while len(self._callers) > RECENT:
+            self._callers.popitem(last=False)
+        return caller
+
+    def cancelled(self, session: Session, id_: object) -> bool:
+        """Whether the server may hear of it: only of what surely is no call. One with effects is never
+        stopped by its caller, and clients cancel whatever takes them too long. But then nobody waits for its
+        answer, so the same call, made again, is that one."""
         if not isinstance(id_, int | str):
             return False
         key = (session, type(id_), id_)
-        return key in self._passed and key not in self._calls
+        caller = self._callers.get(key)
+        if caller is not None:
+            caller.leave()
+        return caller is None and key in self._passed
 
 
 class Annotations:
@@ -166,3 +198,19 @@ class Recollections:
 
     def lives_on_anothers(self, session: Session) -> bool:
         return session in self._given
+
+    def guard(self, session: Session, book: Book | None) -> Callable[[], None]:
+        """Asked before a call would go out: what an earlier session did, this one's server does not know."""
+        name = session.server.upstream
+
+        def check() -> None:
+            in_run = book is not None and book.lives_on_anothers(name)
+            if in_run or self.lives_on_anothers(session):
+                raise Denied(
+                    f"The upstream {name!r} is stateful, and this session was given answers of calls that "
+                    "were made in an earlier one. The server of this session has not seen them, so a further "
+                    "call would find another state than the agent believes, and nothing was sent. Begin a "
+                    "new run, or fork this one before the first such call."
+                )
+
+        return check

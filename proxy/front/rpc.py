@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
     @property
     def again(self) -> Again:
-        return Again(self.call.id, self.call.progress)
+        return Again(self.call.id, self.call.progress, self.call.modern)
 
     # ---- as it is named ----
 

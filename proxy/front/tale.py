@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.asking import Delivery
 from proxy.core.jsonrpc import Id
 from proxy.front.incoming import Incoming
 from proxy.observe import Served
@@ -20,6 +21,7 @@ class Tale:
     cost_usd: float | None = None
     forward: bool = False  # asked of the forward proxy
     delivered: bool = False
+    handed: Delivery | None = None  # in a run: what says whether the caller took it
     rpc: Id | None = None  # who asks speaks JSON-RPC: the request that is answered
 
     def served(self, method: str, size: int, seconds: float) -> Served:

@@ -46,10 +46,12 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A complete answer was given to the sink. `rpc`: the JSON-RPC request that it should answer."""
+    """A complete answer was given to the sink. `rpc`: the JSON-RPC request that it should answer; `asked`: in
+    the course of it the client was asked something, beside the answer."""
 
     status: int
     rpc: Id | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

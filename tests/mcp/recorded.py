@@ -32,8 +32,16 @@ def normal(exchanges: Iterable[Exchange], *ports: int) -> list[Compared]:
     """In the order of their bodies: what is open at the same time comes in any order."""
     found = [
         Compared(
-            Line(_first_line(each), _headers(each.request.headers, each.request.body), _body(each.request.body, ports)),
-            Line(str(each.answer.status), _headers(each.answer.headers, each.answer.body), _body(each.answer.body, ports)),
+            Line(
+                _first_line(each),
+                _headers(each.request.headers, each.request.body),
+                _body(each.request.body, ports),
+            ),
+            Line(
+                str(each.answer.status),
+                _headers(each.answer.headers, each.answer.body),
+                _body(each.answer.body, ports),
+            ),
         )
         for each in exchanges
     ]
@@ -49,9 +57,7 @@ def _number(body: bytes) -> int:
     return int(json.loads(body or b"{}").get("id", -1))
 
 
-def _headers(
-    headers: list[tuple[bytes, bytes]], body: bytes | bytearray
-) -> tuple[tuple[bytes, bytes], ...]:
+def _headers(headers: list[tuple[bytes, bytes]], body: bytes | bytearray) -> tuple[tuple[bytes, bytes], ...]:
     """In their order, without semel's own. A length that is right is like any other."""
     kept = [(name.lower(), value) for name, value in headers if name.lower() not in NOT_COMPARED]
     alike = {(b"content-length", b"%d" % len(body)): b"right"}

@@ -62,7 +62,10 @@ async def test_every_call_in_a_batch_is_made_once(tmp_path: Path, events: bool, 
         assert (await semel.states()) == ["done", "done"]
     assert sorted(bank.paid) == ["a", "b"]
     others = [body for body in bank.asked if isinstance(body, list)]
-    assert [[each["method"] for each in body] for body in others] == [["ping", TOLD["method"]], [TOLD["method"], "ping"]]
+    assert [[each["method"] for each in body] for body in others] == [
+        ["ping", TOLD["method"]],
+        [TOLD["method"], "ping"],
+    ]
 
 
 async def post_one(semel: Behind, message: dict[str, Any], run: str) -> Heard:

@@ -1,7 +1,7 @@
 """An agent that calls tools with the `mcp` package: `python -m tests.mcp.agent URL ERA`.
 
 It hears its calls on standard input as one line of JSON, [[tool, arguments], …], says what each came to in a
-line of its own, and dies without a word after the last when its second word is `killed`.
+line of its own, and is killed after the last: its session is not ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp import Client, MCPError
 from tests.mcp.clients import agree, told
 
 
-async def main(url: str, era: str, ends: str) -> None:
+async def main(url: str, era: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = json.loads(sys.stdin.readline())
     async with Client(url, mode=era, read_timeout_seconds=30, elicitation_callback=agree, cache=None) as at:
         for tool, arguments in calls:
@@ -27,8 +27,7 @@ async def main(url: str, era: str, ends: str) -> None:
             except MCPError as error:
                 said = {"code": error.code, "data": error.data}
             print(json.dumps(said), flush=True)
-        if ends == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import MCPError
@@ -12,6 +13,7 @@ from tests.mcp.scene import inside
 from tests.mcp.servers import Shop
 from tests.mcp.shop import OWN_CODE
 from tests.mcp.tap import Tap
+from tests.mcp.wire import Heard
 
 RELEASES = """\
 rules:
@@ -65,20 +67,29 @@ async def test_a_question_is_never_the_last_word(tmp_path: Path, shop: Shop, doo
     assert shop.ledger.count("pay_if_agreed") == 1
 
 
-async def test_another_answer_is_another_call(tmp_path: Path, shop: Shop) -> None:
-    """What the user said is part of what is asked for."""
+async def test_once_agreed_it_is_not_asked_again(tmp_path: Path, shop: Shop) -> None:
+    """What the user said is no part of the call's name: whoever comes back, with an answer, with another one
+    or with none, hears of the payment that was made."""
     async with inside(tmp_path, shop.ports["json"]) as semel:
         wire = await semel.wire(MODERN)
-        asked = await wire.call("pay_if_agreed", ORDER)
-        assert asked.last["result"]["resultType"] == "input_required"
+        for _ in range(2):
+            asked = await wire.call("pay_if_agreed", ORDER)
+            assert (asked.semel, asked.last["result"]["resultType"]) == ("executed", "input_required")
         state = asked.last["result"]["requestState"]
-        for said, number, status in ((True, 1, "executed"), (True, 1, "replayed"), (False, 2, "executed")):
-            answers = {"agreed": {"action": "accept", "content": {"agreed": said}}}
-            heard = await wire.call("pay_if_agreed", ORDER, inputResponses=answers, requestState=state)
-            text = f"payment {number}, agreed: {said}"
-            assert heard.last["result"]["content"][0]["text"] == text
-            assert heard.semel == status
-    assert shop.ledger.count("pay_if_agreed") == 2
+        said = [{"inputResponses": agreed(yes), "requestState": state} for yes in (True, True, False)]
+        heard = [await wire.call("pay_if_agreed", ORDER, id=n, **more) for n, more in enumerate([*said, {}])]
+    assert [each.semel for each in heard] == ["executed", "replayed", "replayed", "replayed"]
+    assert {text_of(each) for each in heard} == {"payment 1, agreed: True"}
+    assert shop.ledger.lines == ["asked 1", "asked 1", "pay_if_agreed 1"]
+
+
+def agreed(yes: bool) -> dict[str, Any]:
+    return {"agreed": {"action": "accept", "content": {"agreed": yes}}}
+
+
+def text_of(heard: Heard) -> str:
+    text: str = heard.last["result"]["content"][0]["text"]
+    return text
 
 
 @pytest.mark.parametrize("run", ["", "night"], ids=["outside", "in a run"])

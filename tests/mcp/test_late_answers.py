@@ -10,9 +10,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 
-from tests.inside import until
-from tests.mcp.clients import DOORS, ERAS, Told, call, client, times_out
+from tests.mcp.clients import DOORS, ERAS, LEGACY, Told, call, client, times_out
 from tests.mcp.ledger import CANCELLED
 from tests.mcp.scene import Behind, behind
 from tests.mcp.servers import Shop
@@ -59,13 +60,28 @@ async def until_done(semel: Behind, calls: int) -> None:
 
 @ERAS
 async def test_the_next_attempt_has_the_late_answer(tmp_path: Path, shop: Shop, era: str) -> None:
-    """The client is gone altogether; the one that takes its place asks in a new session."""
+    """The client is gone altogether, without a word; the one in its place asks in a new session."""
     shop.ledger.holds()
     async with behind(tmp_path, shop.ports["sse"]) as semel:
-        async with client(semel.url("night+a1"), era) as at:
+        gone = streamable_http_client(semel.url("night+a1"), terminate_on_close=False)
+        async with Client(gone, mode=era, cache=None) as at:
             await times_out(at, "pay_in_steps", {"order": "1"})
-        await until(lambda: shop.ledger.count() == 1)
         shop.ledger.lets_go()
         async with client(semel.url("night+a2"), era) as at:
             assert await call(at, "pay_in_steps", {"order": "1"}) == Told("payment 1")
     assert shop.ledger.lines == ["pay_in_steps 1"]
+
+
+async def test_a_client_that_ends_its_session_in_the_middle(tmp_path: Path, shop: Shop) -> None:
+    """The old era: DELETE ends everything in the session, the call too, and its server says no more. Nobody
+    knows then; nothing is paid again."""
+    shop.ledger.holds()
+    async with behind(tmp_path, shop.ports["sse"]) as semel:
+        async with client(semel.url("night+a1"), LEGACY) as at:
+            await times_out(at, "pay", {"order": "1"})
+        shop.ledger.lets_go()
+        async with client(semel.url("night+a2"), LEGACY) as at:
+            (again,) = await asyncio.gather(call(at, "pay", {"order": "1"}), return_exceptions=True)
+    known = again.data["type"] if isinstance(again, MCPError) else again
+    assert known in ("urn:semel:in-doubt", Told("payment 1"))
+    assert shop.ledger.count("pay") == 1

@@ -24,7 +24,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [(f"tool_{n:02}", {"order": f"order {n
 KILLED = -signal.SIGKILL
 
 
-async def agent(url: str, era: str, calls: list[tuple[str, dict[str, Any]]], ends: str) -> tuple[int, list[Any]]:
+async def agent(
+    url: str, era: str, calls: list[tuple[str, dict[str, Any]]], ends: str
+) -> tuple[int, list[Any]]:
     """A client in a process of its own: how it ended, and what it heard."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.mcp.agent", url, era, ends, cwd=ROOT,

@@ -12,7 +12,15 @@ from json.decoder import scanstring  # type: ignore[attr-defined]  # the typed m
 from typing import Any, NamedTuple
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_ONE_VALUE = json.JSONDecoder().raw_decode
+# Python does not read whole numbers of more digits, unless it is told to; other readers round them.
+_DIGITS = 640
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
+
+
+_ONE_VALUE = json.JSONDecoder(parse_int=_number).raw_decode
 
 
 class Member(NamedTuple):
@@ -34,6 +42,16 @@ def one_value(text: str) -> Any:  # noqa: ANN401 (JSON)
     if after_space(text, end) != len(text):
         raise ValueError("something follows the value")
     return value
+
+
+def read(body: bytes) -> Any:  # noqa: ANN401 (JSON)
+    """The same of what a server says. Raises ValueError, or RecursionError."""
+    return one_value(plain_text(body))
+
+
+def plain_text(body: bytes) -> str:
+    """Without the mark that some put before it. Raises ValueError."""
+    return body.decode("utf-8-sig")
 
 
 def members(text: str, start: int) -> Iterator[Member]:

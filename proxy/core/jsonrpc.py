@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeAlias
 
-from proxy.core.json_text import Member, after_space, elements, members, one_value
+from proxy.core.json_text import Member, after_space, elements, members, one_value, plain_text
 
 Id: TypeAlias = int | str
 
@@ -73,15 +73,17 @@ class Heard(NamedTuple):
 def hear(body: bytes) -> Heard:
     """Raises Unclear."""
     try:
-        text = body.decode()
-        value = one_value(text)
+        return _heard(body.decode())
     except UnicodeDecodeError:
         raise Unclear(PARSE_ERROR, "The body is not UTF-8.") from None
     except ValueError as error:
         raise Unclear(PARSE_ERROR, f"The body is not JSON: {error}.") from None
     except RecursionError:
         raise Unclear(PARSE_ERROR, "The body is nested too deeply.") from None
-    start = after_space(text, 0)
+
+
+def _heard(text: str) -> Heard:
+    value, start = one_value(text), after_space(text, 0)
     if isinstance(value, dict):
         return Heard((_message(text, Member("", start, len(text.rstrip()), value)),), is_batch=False)
     if not isinstance(value, list) or not value:
@@ -103,6 +105,8 @@ def _message(text: str, place: Member) -> Message:
     if not isinstance(method, str):
         raise Unclear(INVALID_REQUEST, "'method' is a text.", known)
     if method != CALL:
+        if _folded(method) == CALL:
+            raise Unclear(INVALID_REQUEST, f"Write {CALL!r}, not {method!r}.", known)
         params = said["params"].value if "params" in said else None
         return Other(known, method, raw, params if isinstance(params, dict) else {})
     if known is None:
@@ -115,7 +119,7 @@ def _message(text: str, place: Member) -> Message:
 def _call(id_: Id, text: str, params: Member, raw: bytes) -> ToolCall:
     said = _unmistakable(text, params.begin, _PARAMS, f"{CALL}'s params")
     name = said["name"].value if "name" in said else None
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not _is_text(name):
         raise Unclear(INVALID_PARAMS, f"A {CALL} names its tool: 'params.name' is a text.", id_)
     arguments = said.get("arguments")
     if arguments is not None and not isinstance(arguments.value, dict | None):
@@ -146,10 +150,20 @@ def _unmistakable(text: str, start: int, known: frozenset[str], what: str) -> di
     for member in members(text, start):
         if member.name in said:
             raise Unclear(INVALID_REQUEST, f"The {what} has {member.name[:64]!r} twice.")
-        if member.name not in known and member.name.lower() in known:
-            raise Unclear(INVALID_REQUEST, f"Write {member.name.lower()!r}, not {member.name!r}.")
+        if member.name not in known and _folded(member.name) in known:
+            raise Unclear(INVALID_REQUEST, f"Write {_folded(member.name)!r}, not {member.name!r}.")
         said[member.name] = member
     return said
+
+
+def _folded(name: str) -> str:
+    """As the most generous reader has it: some take \u017f for s, \u212a for k, \u0130 and \u0131 for i."""
+    return name.upper().casefold().replace("\u0307", "")
+
+
+def _is_text(name: str) -> bool:
+    """Half a surrogate pair is none."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def is_id(value: object) -> bool:
@@ -161,7 +175,7 @@ def is_id(value: object) -> bool:
 
 def for_request(body: bytes, new: Id, *, modern: bool) -> bytes:
     """The same response for the request `new`. Raises ValueError, or RecursionError."""
-    text = body.decode()
+    text = plain_text(body)
     start = after_space(text, 0)
     if not isinstance(one_value(text), dict):
         raise ValueError("it is no object")
@@ -187,7 +201,7 @@ def _with(text: str, start: int, name: str, value: Id) -> str:
 
 
 def with_progress_token(body: bytes, new: Id) -> bytes:
-    text = body.decode()
+    text = plain_text(body)
     for member in members(text, after_space(text, 0)):
         if member.name == "params" and isinstance(member.value, dict):
             return _with(text, member.begin, "progressToken", new).encode()
@@ -211,16 +225,23 @@ def is_response(message: object) -> bool:
 
 
 def answers_to(message: object, id_: Id) -> bool:
-    """An error may come without an id, where the server could not read it."""
+    """An error may come without an id, where the server could not read it. Some servers give a number back as
+    a text, or as another spelling of it, and clients take that."""
     if not is_response(message):
         return False
     assert isinstance(message, dict)
     told = message.get("id")
-    return (told is None and "error" in message) or (type(told) is type(id_) and told == id_)
+    if told is None:
+        return message.get("error") is not None
+    if isinstance(told, bool | list | dict):
+        return False
+    return bool(told == id_) or str(told) == str(id_)
+
+
+def is_request(message: object) -> bool:
+    return isinstance(message, dict) and "id" in message and "method" in message
 
 
 def asks_client(message: object) -> bool:
     """The server asks the client something. To be there says nothing, so a ping is not meant."""
-    if not isinstance(message, dict) or "id" not in message:
-        return False
-    return "method" in message and message["method"] != "ping"
+    return is_request(message) and isinstance(message, dict) and message["method"] != "ping"

@@ -6,11 +6,11 @@ went is told under the token of whoever asks now, or not at all.
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from proxy.core.headers import Headers
-from proxy.core.jsonrpc import PROGRESS, Id, asks_client, for_request, is_response, with_progress_token
+from proxy.core.json_text import read
+from proxy.core.jsonrpc import PROGRESS, Id, for_request, is_request, is_response, with_progress_token
 from proxy.core.sse import data_of, fields_of
 
 # Whose session it was, and how long the answer was then.
@@ -33,22 +33,25 @@ class Again(NamedTuple):
 
     def event(self, event: bytes) -> bytes | None:
         """One event of a stream; None: it is not for this request."""
-        data = data_of(event)
         try:
-            message = json.loads(data)
+            data = self._said(data_of(event))
         except (ValueError, RecursionError):
             return None  # a comment, or the first event, whose id is all that it says
-        if asks_client(message):
+        if data is None:
             return None
-        if is_response(message):
-            data = for_request(data, self.id, modern=self.modern)
-        elif isinstance(message, dict) and message.get("method") == PROGRESS:
-            if self.progress is None:
-                return None
-            data = with_progress_token(data, self.progress)
         kept = [(name, value) for name, value in fields_of(event) if name == b"event"]
         lines = [*kept, *((b"data", line) for line in data.split(b"\n"))]
         return b"".join([b"%b: %b\n" % pair for pair in lines]) + b"\n"
+
+    def _said(self, data: bytes) -> bytes | None:
+        message = read(data)
+        if is_request(message):  # of the client, who has no use for its answer
+            return None
+        if is_response(message):
+            return for_request(data, self.id, modern=self.modern)
+        if not isinstance(message, dict) or message.get("method") != PROGRESS:
+            return data
+        return None if self.progress is None else with_progress_token(data, self.progress)
 
 
 def headers_again(headers: Headers) -> Headers:

@@ -6,10 +6,10 @@ knows. That the server asks for more (`input_required`, a page to visit) is no l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from proxy.core.json_text import read
 from proxy.core.jsonrpc import Id, answers_to, asks_client
 from proxy.core.outcome import NOT_BEGUN, REQUEST_TIMEOUT, Verdict, by_expression
 from proxy.core.policy import OutcomeRule
@@ -20,6 +20,8 @@ from proxy.core.sse import data_of, split_events
 NOT_BEGUN_CODES = frozenset({-32700, -32600, -32601, -32020, -32021, -32022, -32042})
 # A server that asks another one was not answered in time.
 DOUBTFUL_CODES = frozenset({-32001})
+# Its answer is elsewhere, so there is one.
+SEE_OTHER = 303
 
 
 class Spoken(NamedTuple):
@@ -31,28 +33,39 @@ class Spoken(NamedTuple):
 
 
 def spoken_in(body: bytes | None, id_: Id, *, events: bool) -> Spoken:
-    """Of a whole answer, decoded; None where it could not be."""
-    response, asked = None, False
+    """Of a whole answer, decoded; None where it could not be. An error that names no request is the response
+    only where no other is."""
+    named, nameless, asked = None, None, False
     for message in _messages(body, events=events) if body else ():
         asked = asked or asks_client(message)
-        if response is None and answers_to(message, id_):
-            response = message
-    return Spoken(response, asked)
+        if not answers_to(message, id_):
+            continue
+        if message.get("id") is None:
+            nameless = nameless or message
+        else:
+            named = named or message
+    return Spoken(named or nameless, asked)
 
 
 def _messages(body: bytes, *, events: bool) -> Iterator[Any]:
     for text in map(data_of, split_events(body)) if events else (body,):
         try:
-            yield json.loads(text)
+            yield read(text)
         except (ValueError, RecursionError):
             continue
 
 
 def judge_spoken(status: int, spoken: Spoken, *, safe: bool, rule: OutcomeRule) -> Verdict:
     verdict = _judged(status, spoken, rule)
-    if safe:
-        return verdict if verdict is Verdict.FINAL else Verdict.INCONCLUSIVE
-    return verdict
+    if not safe:
+        return verdict
+    complete = status in rule.final or (200 <= status < 300 and not _failed(spoken.response))
+    return Verdict.FINAL if verdict is Verdict.FINAL and complete else Verdict.INCONCLUSIVE
+
+
+def _failed(response: dict[str, Any] | None) -> bool:
+    """What failed is nothing to keep for others who ask: where repeating does no harm, they may try."""
+    return response is None or response.get("error") is not None
 
 
 def _judged(status: int, spoken: Spoken, rule: OutcomeRule) -> Verdict:
@@ -72,22 +85,25 @@ def _judged(status: int, spoken: Spoken, rule: OutcomeRule) -> Verdict:
         return told
     if status >= 500 or status == REQUEST_TIMEOUT:
         return Verdict.IN_DOUBT
-    return _said(spoken.response)
+    return _said(status, spoken.response)
 
 
 def _without_response(status: int) -> Verdict:
     """A redirect, or a refusal of the transport: no session, no token, no such address. Nothing was begun."""
-    refused = 300 <= status < 500 and status != REQUEST_TIMEOUT
+    refused = 300 <= status < 500 and status not in (SEE_OTHER, REQUEST_TIMEOUT)
     return Verdict.NOT_EXECUTED if refused else Verdict.IN_DOUBT
 
 
-def _said(response: dict[str, Any]) -> Verdict:
-    if "error" in response:
-        error = response["error"]
+def _said(status: int, response: dict[str, Any]) -> Verdict:
+    error = response.get("error")
+    if error is not None:
         code = error.get("code") if isinstance(error, dict) else None
-        if code in NOT_BEGUN_CODES or response.get("id") is None:
+        code = code if isinstance(code, int | float) else None
+        if code in NOT_BEGUN_CODES:
             return Verdict.NOT_EXECUTED
+        if response.get("id") is None:  # some say so of whatever fails, also of what they had begun
+            return _without_response(status)
         return Verdict.IN_DOUBT if code in DOUBTFUL_CODES else Verdict.FINAL
-    result = response["result"]
+    result = response.get("result")
     wants_more = isinstance(result, dict) and result.get("resultType") == "input_required"
     return Verdict.NOT_EXECUTED if wants_more else Verdict.FINAL

@@ -6,12 +6,12 @@ such event; for them the end of the body is held back. An event is shown when it
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 from proxy.core.encoding import Decoder, Undecodable
+from proxy.core.json_text import read
 
 # Of a larger event only its marks are kept: if it bears those of an end, it is taken for one.
 MAX_EVENT = 256 * 1024
@@ -20,6 +20,8 @@ MAX_DECODED = 4 * 1024 * 1024
 # A line ends with CRLF, LF or CR, and a stream may mix them.
 _BOUNDARY = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
+# It may stand before the first event, and says nothing.
+_MARK_OF_ORDER = b"\xef\xbb\xbf"
 _TERMINAL_TYPES = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
 # No event is an end without one of the first, or the JSON-RPC mark and one of the others.
 _ENDS = frozenset({b"[DONE]", *(name.encode() for name in _TERMINAL_TYPES)})
@@ -50,7 +52,8 @@ class EventStream:
         # A boundary may have begun in the last bytes of the previous chunk, no earlier.
         look_from = max(0, len(self._pending) - 3)
         while found := _BOUNDARY.search(pending, max(start, look_from)):
-            if self._is_end(pending[start : found.start()]):
+            event = pending[start : found.start()]
+            if self._is_end(event if self._offset + start else unmarked(event)):
                 self.ended = True
                 break
             self._marks = None
@@ -125,41 +128,55 @@ class Splitter:
     __slots__ = ("_pending", "_started")
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._pending = bytearray()
         self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        if not self._started and len(self._pending) + len(chunk) >= len(_MARK_OF_ORDER):
-            self._started = True
-            chunk, self._pending = (self._pending + chunk).removeprefix(_MARK_OF_ORDER), b""
-        pending, events, start = self._pending + chunk, [], 0
+        pending, events, start = self._pending, list[bytes](), 0
+        # A boundary may have begun in the last bytes of the previous chunk, no earlier.
+        look_from = max(0, len(pending) - 3)
+        pending += chunk
+        if not self._started:
+            if _MARK_OF_ORDER.startswith(pending):
+                return []  # it may still become the mark
+            self._started, look_from = True, 0
+            if pending.startswith(_MARK_OF_ORDER):
+                del pending[: len(_MARK_OF_ORDER)]
         # A CR at the end may be half a CRLF: what follows it is not known yet.
         end = len(pending) - pending.endswith(b"\r")
-        look_from = max(0, len(self._pending) - 3)
         while found := _BOUNDARY.search(pending, max(start, look_from), end):
-            events.append(pending[start : found.start()])
+            events.append(bytes(pending[start : found.start()]))
             start = found.end()
-        self._pending = pending[start:]
+        del pending[:start]
         return events
 
+    def finish(self) -> list[bytes]:
+        """The last event may lack its blank line, where the body is at its end."""
+        return [event for event in self.feed(b"\n\n") if event]
+
     @property
-    def rest(self) -> bytes:
-        """Of an event that is not complete."""
-        return self._pending
-
-
-def boundaries(text: bytes) -> Iterator[tuple[int, int]]:
-    """Where events end and the next begin. A CR at the end may be half a CRLF: that is not known yet."""
-    for found in _BOUNDARY.finditer(text, 0, len(text) - text.endswith(b"\r")):
-        yield found.span()
-
-
-_MARK_OF_ORDER = b"\xef\xbb\xbf"
+    def waiting(self) -> int:
+        """How much is here of an event that is not complete."""
+        return len(self._pending)
 
 
 def split_events(body: bytes) -> list[bytes]:
-    """Of a whole body. What no blank line ends is no event."""
-    return Splitter().feed(body + b"\n")
+    """Of a whole body."""
+    splitter = Splitter()
+    return [*splitter.feed(body), *splitter.finish()]
+
+
+def boundaries(text: bytes | bytearray, look_from: int) -> Iterator[tuple[int, int]]:
+    """Where events end, and the next begin, as soon as that is clear: an LF that belongs to the last of them
+    may stand before the next event. Before `look_from` there is none."""
+    while found := _BOUNDARY.search(text, look_from):
+        yield found.span()
+        look_from = found.end()
+
+
+def unmarked(event: bytes) -> bytes:
+    """The first of a stream, without the mark that may stand before it."""
+    return event.removeprefix(_MARK_OF_ORDER)
 
 
 def fields_of(event: bytes) -> list[tuple[bytes, bytes]]:
@@ -180,7 +197,7 @@ def is_terminal(event: bytes) -> bool:
     if name in _TERMINAL_TYPES or text.strip() == b"[DONE]":
         return True
     try:
-        message = json.loads(text)
+        message = read(text)
     except (ValueError, RecursionError):
         return False
     if not isinstance(message, dict):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from proxy.core.headers import Headers
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.core.policy import PolicySet
+from proxy.core.policy import TOOL_METHOD, TOOLS_NAME, PolicySet
 from proxy.errors import BadRequest, ConfigurationError, TooLarge
 from proxy.explaining.budgeted import within_budget
 from proxy.explaining.idle import idle_names
@@ -20,6 +20,7 @@ from proxy.explaining.matching import Naming
 from proxy.explaining.now import Happens, in_shadow, new_call, with_record, without_record
 from proxy.explaining.record import Recorded, decision_on, find_call, read_request
 from proxy.explaining.request import (
+    as_tool_call,
     find_address,
     read_headers,
     taken_over,
@@ -31,6 +32,7 @@ from proxy.explaining.written import where
 from proxy.front.door import DEFAULT_TENANT, Door
 from proxy.front.incoming import find_upstream, said_to_semel
 from proxy.front.naming import Named, ToName, name_in_full
+from proxy.front.rpc import as_counted
 from proxy.front.run_ref import NOBODY, Speaker, agree, parse_run_ref
 from proxy.front.sending import Told
 from proxy.policy_file import names
@@ -78,7 +80,9 @@ async def explain(
     before, named = request, name(request)
     if liked is not None:
         taken = taken_over(typed, liked.stored.headers, named.match.rule, request.upstream.credentials)
-        request = request._replace(headers=with_content_type((*typed, *taken), question.body))
+        headers = with_content_type((*typed, *taken), question.body)
+        of_a_tool = request.method == TOOL_METHOD
+        request = request._replace(headers=as_counted(headers) if of_a_tool else headers)
         named = name(request)
     in_run = None
     if viewed is not None:
@@ -141,7 +145,8 @@ def _read(
         )
     headers = with_content_type(typed, question.body)
     address = find_address(question.url, policies, settings.listen)
-    upstream = find_upstream(policies, address)
+    of_tools = address.upstream == TOOLS_NAME
+    upstream = policies.tools if of_tools else find_upstream(policies, address)
     said = said_to_semel(headers)
     speaker = agree(_run_given(question.run), address.speaker, said.speaker)
     call = None if liked is None else liked.call
@@ -150,7 +155,7 @@ def _read(
     tenant = question.tenant or _tenant(speaker.token, settings, call)
     body = Spool.of(question.body) if question.body else None
     request = ToName(upstream, address, method, headers, body, said.occurrence or 1, tenant)
-    return _Asking(request, said, speaker)
+    return _Asking(as_tool_call(request, limit), said, speaker)
 
 
 def _run_given(reference: str | None) -> Speaker:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.intent import Call
-from proxy.core.policy import DEFAULT_NAME, PolicySet
+from proxy.core.policy import DEFAULT_NAME, TOOLS_NAME, PolicySet
 from proxy.errors import BadRequest
 from proxy.explaining.evidence import with_credentials
 from proxy.explaining.in_run import as_named_in
@@ -22,7 +22,7 @@ from proxy.store.base import Store
 async def recorded_as_named(store: Store, liked: Recorded, policies: PolicySet) -> ToName | None:
     """The recorded request, as its run names it. None: its upstream is in no policy file now."""
     call, stored, body = liked
-    upstream = policies.upstreams.get(call.upstream)
+    upstream = policies.tools if call.upstream == TOOLS_NAME else policies.upstreams.get(call.upstream)
     if upstream is None:
         return None
     recorded = recorded_request(call, stored, body, upstream)

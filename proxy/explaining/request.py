@@ -11,11 +11,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proxy.core.clauses import Wire
 from proxy.core.headers import Headers
 from proxy.core.identity import CLIENTS_OWN, CREDENTIAL_HEADERS, key_in_body, sort_headers
 from proxy.core.intent import Call
+from proxy.core.jsonrpc import Unclear, hear
 from proxy.core.policy import (
     DEFAULT_PORTS,
+    TOOL_METHOD,
+    TOOLS_NAME,
     ClientKey,
     Credential,
     KeyRecipe,
@@ -27,6 +31,7 @@ from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
 from proxy.front.address import OwnAddress, Place, ToolAddress, UpstreamAddress, parse_target, split_target
 from proxy.front.forwarded import reach
 from proxy.front.naming import ToName, readable_body
+from proxy.front.rpc import Message, as_counted
 from proxy.front.sending import without_secrets
 from proxy.policy_file.values import host_and_port
 from proxy.settings import Address
@@ -116,8 +121,46 @@ def _at_proxy(target: str) -> UpstreamAddress:
     if isinstance(address, OwnAddress):
         raise BadRequest(f"{address.path} is semel's own page: nothing is recorded there.")
     if isinstance(address, ToolAddress):
-        raise BadRequest("An agent's own tool has no address that could be asked about: see semel calls.")
+        if address.call:
+            raise BadRequest("That is a report on a call; ask about the tool: /_semel/tools/{tool}.")
+        return UpstreamAddress(TOOLS_NAME, f"/{address.tool}", None, address.speaker)
     return address
+
+
+# ---- tools ----
+
+
+def as_tool_call(request: ToName, limit: int) -> ToName:
+    """As the proxy names it, where a tool is called: by its name and arguments."""
+    protocol = request.upstream.protocol
+    if protocol is Wire.TOOLS:
+        keys = tuple(pair for pair in request.headers if pair[0].lower() == CLIENTS_OWN)
+        body = request.body or Spool.of(b"{}")
+        return request._replace(method=TOOL_METHOD, headers=as_counted(keys), body=body)
+    if protocol is not Wire.MCP:
+        return request
+    try:
+        calls = hear(readable_body(request.headers, request.body, limit).data).calls
+    except Unclear as unclear:
+        raise BadRequest(str(unclear)) from None
+    if request.method != "POST" or len(calls) != 1:
+        raise BadRequest(
+            "Of what is said to an MCP server only calls of tools are recorded, and everything else passes: "
+            'ask about a POST of {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": '
+            '{"name": …, "arguments": …}}.'
+        )
+    raw_path, body = request.address.raw_path, Spool.of(calls[0].text)
+    if raw_path == "/" and (request.address.place or request.upstream).base_path:
+        raw_path = ""
+    message = Message(calls[0], "POST", raw_path, request.headers, body)
+    return request._replace(
+        method=message.named_method,
+        address=request.address._replace(raw_path=message.tool_path),
+        headers=message.counted_headers,
+        body=message.arguments,
+        endpoint=raw_path,
+        answers=calls[0].answers,
+    )
 
 
 # ---- the record ----
@@ -127,16 +170,23 @@ def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: U
     """The recorded request as it came, but for what the record does not keep (`hidden`)."""
     target, place = stored.target.decode("latin-1"), _place_of(stored, upstream)
     below = None if place is not None else _below(target, upstream.base_path)
-    path, mark, query = (below or target).partition("?")
+    where, named, tool = (below if below is not None else target).partition("#")
+    path, mark, query = where.partition("?")
+    if named:  # a tool of an MCP server: no path has a #
+        at_base = path == "/" and bool((place or upstream).base_path)
+        path, endpoint, headers = f"/{tool}", "" if at_base else path, as_counted(stored.headers)
+    else:
+        endpoint, headers = "", stored.headers
     return ToName(
         upstream=upstream,
         address=UpstreamAddress(upstream.name, path, query if mark else None, place=place),
         method=stored.method,
-        headers=stored.headers,
+        headers=headers,
         body=Spool.of(body) if body else None,
         occurrence=call.occurrence,
         tenant=call.tenant,
         recorded=True,
+        endpoint=endpoint,
     )
 
 

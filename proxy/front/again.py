@@ -44,7 +44,11 @@ async def _events(body: bytes | AsyncIterator[bytes], again: Again, aside: Aside
             changed = await _for_it(again.event, event, aside)
             if changed is not None:
                 yield changed
-        _check(len(splitter.rest))
+        _check(splitter.waiting)
+    for event in splitter.finish():
+        changed = await _for_it(again.event, event, aside)
+        if changed is not None:
+            yield changed
 
 
 async def _for_it(change: _Change, text: bytes, aside: Aside) -> bytes | None:

@@ -6,21 +6,36 @@ that cannot be read with one meaning goes nowhere: it might be a call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from proxy.core.jsonrpc import CANCELLED, LIST_TOOLS, Heard, Id, Other, ToolCall, Unclear, error, hear
+from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.headers import Headers
+from proxy.core.jsonrpc import (
+    CANCELLED,
+    LIST_TOOLS,
+    PARSE_ERROR,
+    Heard,
+    Id,
+    Other,
+    ToolCall,
+    Unclear,
+    error,
+    hear,
+)
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.giving import Giver
 from proxy.front.incoming import Asked, enter_run, to_pass
 from proxy.front.mcp_batch import Serving, Together
 from proxy.front.mcp_memory import Annotations, Listed, Recollections, Server, Session, UnderWay
-from proxy.front.naming import Namer, readable_body
+from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.rpc import Message
+from proxy.front.sending import without_the_body
 from proxy.front.tale import Tale
 from proxy.front.turns import HttpRequest
 from proxy.observe import Observer
@@ -33,6 +48,8 @@ LISTENING = 86400.0
 # A longer message is read beside the loop.
 READ_INLINE = 64 * 1024
 PASSED = "mcp"
+_CHARSET = re.compile(rb"""charset\s*=\s*["']?([^"';,\s]*)""", re.IGNORECASE)
+_UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 GONE_BY = ((b"Semel-Status", b"refused"), (b"Content-Length", b"0"))
 
 CallIt: TypeAlias = Callable[[Asked, ReplyWriter, Tale], Awaitable[Written]]
@@ -96,8 +113,10 @@ class McpDesk:
             yield partial(self._pass_some, asked, others), _requests(others)
 
     async def _hear(self, asked: Asked) -> Heard:
-        body = readable_body(asked.headers, asked.body, self._body_limit).data
-        return hear(body) if len(body) <= READ_INLINE else await self._aside.run(hear, body)
+        headers, body = asked.headers, asked.body or Spool.of(b"")
+        if body.size <= READ_INLINE and not codings(headers):
+            return heard_in(headers, body, self._body_limit)
+        return await self._aside.run(heard_in, headers, body, self._body_limit)
 
     # ---- calls ----
 
@@ -110,7 +129,7 @@ class McpDesk:
             call,
             asked.method,
             asked.address.raw_path,
-            asked.headers,
+            asked.headers if _is_all(call, asked) else without_the_body(asked.headers),
             Spool.of(call.text),
             self._annotations.of(session.server, call.tool),
         )
@@ -160,11 +179,7 @@ class McpDesk:
     ) -> Written:
         """Of a batch."""
         body = b"[" + b",".join([each.text for each in others]) + b"]"
-        headers = tuple(
-            (name, b"%d" % len(body)) if name.lower() == b"content-length" else (name, value)
-            for name, value in asked.headers
-            if name.lower() != b"content-encoding"
-        )
+        headers = without_the_body(asked.headers)
         return await self._pass(asked._replace(headers=headers, body=Spool.of(body)), others, writer, tale)
 
     async def _pass(
@@ -183,6 +198,25 @@ class McpDesk:
         tap: Tap | None = Listed(self._annotations, Server.of(asked)) if lists else None
         with self._under_way.passed(Session.of(asked), _requests(others)):
             return await self._giver.pass_on(incoming, writer, tale, tap)
+
+
+def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
+    """Raises Unclear. A server reads what the headers say: another coding, or another alphabet, of the same
+    bytes may be another message."""
+    for name, value in headers:
+        if name.lower() == b"content-type" and any(
+            each.lower() not in _UTF8 for each in _CHARSET.findall(value)
+        ):
+            raise Unclear(PARSE_ERROR, "A message is written in UTF-8, and in nothing else.")
+    try:
+        return hear(decode(body.whole(), codings(headers), limit) if codings(headers) else body.whole())
+    except Undecodable as undecodable:
+        raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
+
+
+def _is_all(call: ToolCall, asked: Asked) -> bool:
+    """The body is the call, as it came."""
+    return asked.body is not None and asked.body.size == len(call.text) and not codings(asked.headers)
 
 
 def _requests(others: tuple[Other, ...]) -> tuple[Id, ...]:

@@ -6,13 +6,13 @@ The client gets one array with all responses. Whether it took that counts for ev
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
+from proxy.core.json_text import after_space, elements, plain_text, read
 from proxy.core.jsonrpc import Id, error, is_response
 from proxy.core.sse import data_of, split_events
 from proxy.errors import Refusal
@@ -47,16 +47,20 @@ class AllOf(NamedTuple):
 class Part(ReplyWriter):
     """One of several replies that are written together."""
 
-    def __init__(self, request: HttpRequest, connection: Connection, together: Together) -> None:
+    def __init__(
+        self, request: HttpRequest, connection: Connection, together: Together, ids: tuple[Id, ...]
+    ) -> None:
         super().__init__(request, connection)
         self._together = together
+        self._ids = ids
         self._of = connection
         self.responses: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
 
     def whole(self, status: int, headers: Headers, body: bytes) -> Written:
         self.size = len(body)
         if not self.responses.done():
-            self.responses.set_result(_responses(headers, body))
+            said = _responses(headers, body)
+            self.responses.set_result([*said, *_in_place_of(self._ids, said, status)])
         return Written(status, self._of, keep_alive=True, body_length=len(body))
 
     async def stream(
@@ -91,7 +95,7 @@ class Together:
         tasks: list[asyncio.Task[None]] = []
         for serving, ids in servings:
             tales.append(Tale())
-            parts.append(Part(self._request, self._connection, self))
+            parts.append(Part(self._request, self._connection, self, ids))
             tasks.append(asyncio.create_task(self._serve(serving, ids, parts[-1], tales[-1])))
         try:
             responses = [text for part in parts for text in await part.responses]
@@ -139,17 +143,30 @@ def _head(body: bytes, word: str) -> Headers:
 def _responses(headers: Headers, body: bytes) -> list[bytes]:
     """As they came, where a reply is one message."""
     if not is_event_stream(headers):
-        return [body.strip()] if is_response(_read(body)) else _each(_read(body))
+        message = _read(body)
+        if isinstance(message, list):
+            return _each(plain_text(body))
+        return [body.strip()] if is_response(message) else []
     return [text for text in map(data_of, split_events(body)) if is_response(_read(text))]
 
 
-def _each(message: Any) -> list[bytes]:  # noqa: ANN401 (JSON)
-    found = message if isinstance(message, list) else []
-    return [json.dumps(each).encode() for each in found if is_response(each)]
+def _in_place_of(ids: tuple[Id, ...], said: list[bytes], status: int) -> list[bytes]:
+    """Whoever asked in a batch hears of every request: a status that was meant for one of them is lost."""
+    answered = {str(_read(text).get("id")) for text in said}
+    told = f"semel: the server answered {status} and gave no response."
+    return [error(id_, CONNECTION_CLOSED, told).strip() for id_ in ids if str(id_) not in answered]
+
+
+def _each(text: str) -> list[bytes]:
+    return [
+        text[each.begin : each.end].encode()
+        for each in elements(text, after_space(text, 0))
+        if is_response(each.value)
+    ]
 
 
 def _read(text: bytes) -> Any:  # noqa: ANN401 (JSON)
     try:
-        return json.loads(text)
+        return read(text)
     except (ValueError, RecursionError):
         return None

@@ -7,7 +7,6 @@ cannot be told apart goes no further.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.hints import MOST_TOOLS, Hints, hints_in
+from proxy.core.json_text import read
 from proxy.core.jsonrpc import Id
 from proxy.core.sse import data_of, split_events
 from proxy.errors import Denied
@@ -171,7 +171,7 @@ class Listed:
         body = b"".join(self._parts)
         for text in map(data_of, split_events(body)) if self._events else (body,):
             try:
-                message = json.loads(text)
+                message = read(text)
             except (ValueError, RecursionError):
                 continue
             if isinstance(message, dict) and "result" in message:

@@ -59,12 +59,17 @@ class Message(NamedTuple):
 
     @property
     def counted_headers(self) -> Headers:
-        kept = tuple(pair for pair in self.headers if not _is_replaced(pair[0].lower()))
-        return (*kept, _JSON, _AS_TASK) if self.call.as_task else (*kept, _JSON)
+        counted = as_counted(self.headers)
+        return (*counted, _AS_TASK) if self.call.as_task else counted
 
     @property
     def arguments(self) -> Spool:
         return Spool.of(self.call.arguments)
+
+
+def as_counted(headers: Headers) -> Headers:
+    """Of a message's headers those that may name the call: of the body only the arguments do."""
+    return (*(pair for pair in headers if not _is_replaced(pair[0].lower())), _JSON)
 
 
 def _is_replaced(name: bytes) -> bool:

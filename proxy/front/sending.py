@@ -127,7 +127,7 @@ class Sending(NamedTuple):
         target = self._target(always)
         headers = without_secrets(outgoing.headers, self.upstream.secrets)
         if self.message is not None:  # of it the arguments are recorded
-            headers = _without_the_body(headers)
+            headers = without_the_body(headers)
         return Intent(
             identity=identity,
             rule=self.match.rule,
@@ -164,7 +164,7 @@ class Sending(NamedTuple):
         return Veiled(
             target=self._target(veil),
             # The body is recorded as it is read, not as it was encoded.
-            headers=_without_the_body(hide_headers(headers, veil)),
+            headers=without_the_body(hide_headers(headers, veil)),
             body=b"" if is_hidden_whole(body) else body.data,
             arguments=arguments,
             keeps_whole=encrypted and rule.in_doubt is not OnDoubt.HOLD,
@@ -209,7 +209,8 @@ class Sending(NamedTuple):
         return self.told.tool or rule.tool or otherwise
 
 
-def _without_the_body(headers: Headers) -> Headers:
+def without_the_body(headers: Headers) -> Headers:
+    """Without what is true of these very bytes only."""
     return tuple(pair for pair in headers if pair[0].lower() not in _OF_THE_BODY)
 
 

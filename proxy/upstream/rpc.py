@@ -12,7 +12,7 @@ from collections.abc import Callable
 from proxy.clock import Clock
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers, is_event_stream
-from proxy.core.sse import boundaries, fields_of, is_terminal
+from proxy.core.sse import boundaries, fields_of, is_terminal, unmarked
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient
 from proxy.upstream.client import request_head
 
@@ -23,15 +23,7 @@ PATIENCE = 3
 # Of an event that is larger only the end is looked for: after it nothing is asked again.
 LARGEST_EVENT = 1024 * 1024
 _OF_A_MESSAGE = frozenset(
-    {
-        b"accept",
-        b"content-encoding",
-        b"content-length",
-        b"content-type",
-        b"last-event-id",
-        b"mcp-method",
-        b"mcp-name",
-    }
+    {b"accept", b"digest", b"last-event-id", b"mcp-method", b"mcp-name", b"repr-digest"}
 )
 
 
@@ -50,19 +42,28 @@ class RpcUpstream:
             return await self._network.send(out, sink, may_send)
         heard = _Heard(sink)
         result = await self._network.send(out, heard, may_send)
-        status = heard.status
-        in_vain = 0
-        while not isinstance(result, NotSent) and heard.can_be_taken_up and in_vain < PATIENCE:
+        if isinstance(result, NotSent):
+            return result
+        failed = await self._take_up(out, heard)
+        await heard.flush()
+        if heard.has_response:
+            return Answered(heard.status, out.rpc)  # it is complete, whatever became of the connection
+        if isinstance(result, Lost):
+            return result
+        if failed is None:
+            return Answered(heard.status, out.rpc)
+        return Lost(f"the stream ended without a response, and {failed.reason}", heard.status)
+
+    async def _take_up(self, out: Outgoing, heard: _Heard) -> NotSent | Lost | None:
+        """Ask for what is missing. How the last question failed; None: it was answered, or not asked."""
+        failed, in_vain = None, 0
+        while heard.can_be_taken_up and in_vain < PATIENCE:
             await self._clock.sleep(min(heard.pause, LONGEST_PAUSE))
             before = heard.last_id
-            result = await self._network.send(_asking_for_the_rest(out, heard.last_id), _Rest(heard), _always)
+            result = await self._network.send(_asking_for_the_rest(out, before), _Rest(heard), _always)
+            failed = None if isinstance(result, Answered) else result
             in_vain = 0 if heard.last_id != before else in_vain + 1
-        if heard.has_response and not isinstance(result, NotSent):
-            result = Answered(status)  # it is complete, whatever became of the connection
-        elif isinstance(result, NotSent) and status:
-            result = Lost(f"the stream ended without a response, and {result.reason}", status)
-        await heard.flush()
-        return Answered(status, out.rpc) if isinstance(result, Answered) else result
+        return failed
 
 
 def _always() -> bool:
@@ -70,11 +71,19 @@ def _always() -> bool:
 
 
 def _asking_for_the_rest(out: Outgoing, last_id: bytes) -> Outgoing:
-    kept = tuple(pair for pair in out.headers if pair[0].lower() not in _OF_A_MESSAGE)
+    kept = tuple(pair for pair in out.headers if not _is_of_the_message(pair[0].lower()))
     headers = (*kept, (b"Accept", b"text/event-stream"), (b"Last-Event-ID", last_id))
     return out._replace(
         method="GET", headers=headers, body=None, head=request_head("GET", out.target, headers), rpc=None
     )
+
+
+def _is_of_the_message(name: bytes) -> bool:
+    return name in _OF_A_MESSAGE or name.startswith(b"content-")
+
+
+def _can_be_followed(status: int, headers: Headers) -> bool:
+    return status == 200 and is_event_stream(headers) and not codings(headers)
 
 
 class _Heard:
@@ -82,8 +91,9 @@ class _Heard:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._pending = b""
+        self._pending = bytearray()
         self._follows = False  # it is an event stream that can be read
+        self._begun = False
         self.status = 0
         self.last_id = b""
         self.pause = PAUSE
@@ -95,24 +105,31 @@ class _Heard:
 
     def head(self, status: int, headers: Headers) -> None:
         self.status = status
-        self._follows = status == 200 and is_event_stream(headers) and not codings(headers)
+        self._follows = _can_be_followed(status, headers)
+        if self._follows:  # with what may come later it is longer than it says
+            headers = tuple(pair for pair in headers if pair[0].lower() != b"content-length")
         self._sink.head(status, headers)
 
     async def data(self, chunk: bytes) -> None:
         if not self._follows:
             await self._sink.data(chunk)
             return
-        pending, start = self._pending + chunk, 0
-        for begin, end in boundaries(pending):
-            self._learn(pending[start:begin])
+        pending, start = self._pending, 0
+        # A boundary may have begun in the last bytes of the previous chunk, no earlier.
+        look_from = max(0, len(pending) - 3)
+        pending += chunk
+        for begin, end in boundaries(pending, look_from):
+            self._learn(bytes(pending[start:begin]))
             start = end
-        self._pending = pending[start:]
-        if len(self._pending) > LARGEST_EVENT:
-            self._follows, start, self._pending = False, len(pending), b""
+        if len(pending) - start > LARGEST_EVENT:
+            self._follows, start = False, len(pending)
         if start:
-            await self._sink.data(pending[:start])
+            whole = bytes(pending[:start])
+            del pending[:start]
+            await self._sink.data(whole)
 
     def _learn(self, event: bytes) -> None:
+        event, self._begun = event if self._begun else unmarked(event), True
         self.has_response = self.has_response or is_terminal(event)
         for name, value in fields_of(event):
             if name == b"id" and b"\0" not in value:
@@ -122,12 +139,13 @@ class _Heard:
 
     def cut(self) -> None:
         """The rest begins with a new event."""
-        self._pending = b""
+        self._pending.clear()
 
     async def flush(self) -> None:
         if self._pending:
-            await self._sink.data(self._pending)
-            self._pending = b""
+            rest = bytes(self._pending)
+            self._pending.clear()
+            await self._sink.data(rest)
 
 
 class _Rest:
@@ -138,8 +156,9 @@ class _Rest:
         self._is_rest = False
 
     def head(self, status: int, headers: Headers) -> None:
-        self._is_rest = status == 200 and is_event_stream(headers) and not codings(headers)
-        self._heard.cut()
+        self._is_rest = _can_be_followed(status, headers)
+        if self._is_rest:
+            self._heard.cut()
 
     async def data(self, chunk: bytes) -> None:
         if self._is_rest:

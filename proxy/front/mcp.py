@@ -6,8 +6,10 @@ that cannot be read with one meaning goes nowhere: it might be a call.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -26,6 +28,7 @@ from proxy.core.jsonrpc import (
     error,
     hear,
 )
+from proxy.errors import Refusal
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.giving import Giver
@@ -41,6 +44,7 @@ from proxy.front.turns import HttpRequest
 from proxy.observe import Observer
 from proxy.runs.books import RunBooks
 from proxy.spool import Spool
+from proxy.stream import CutOff
 from proxy.upstream.base import Tap
 
 # A stream that a client only listens on may be silent for as long as this, in seconds.
@@ -75,6 +79,7 @@ class McpDesk:
         self._under_way = UnderWay()
         self._annotations = Annotations()
         self._sessions = Recollections()
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def serve(
         self,
@@ -88,6 +93,8 @@ class McpDesk:
         if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
             # The base_url itself is meant: most servers have one address, without a slash behind it.
             asked = asked._replace(address=asked.address._replace(raw_path=""))
+        if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
+            return self._end_later(asked, writer, tale)
         if asked.method != "POST":
             return await self._pass(asked, (), writer, tale)
         try:
@@ -132,6 +139,7 @@ class McpDesk:
             asked.headers if _is_all(call, asked) else without_the_body(asked.headers),
             Spool.of(call.text),
             self._annotations.of(session.server, call.tool),
+            aloft=self._under_way.aloft(session),
         )
         if asked.upstream.stateful:
             entered = await enter_run(asked, self._books)
@@ -181,6 +189,21 @@ class McpDesk:
         body = b"[" + b",".join([each.text for each in others]) + b"]"
         headers = without_the_body(asked.headers)
         return await self._pass(asked._replace(headers=headers, body=Spool.of(body)), others, writer, tale)
+
+    def _end_later(self, asked: Asked, writer: ReplyWriter, tale: Tale) -> Written:
+        """A session that ends takes its calls with it, and who leaves never stops one with effects: the
+        server hears of it when they are over."""
+        tale.code = 202
+
+        async def end() -> None:
+            await self._under_way.quiet(Session.of(asked))
+            with suppress(Refusal, CutOff):
+                await self._giver.send_unheard(to_pass(asked, self._namer, False))
+
+        ending = asyncio.create_task(end())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return writer.whole(202, GONE_BY, b"")
 
     async def _pass(
         self, asked: Asked, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale

@@ -29,6 +29,7 @@ from proxy.core.jsonrpc import (
     error,
     hear,
 )
+from proxy.core.retry_evidence import of_request
 from proxy.errors import Refusal
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
@@ -43,6 +44,7 @@ from proxy.front.sending import without_the_body
 from proxy.front.tale import Tale
 from proxy.front.turns import HttpRequest
 from proxy.observe import Observer
+from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.spool import Spool
 from proxy.stream import CutOff
@@ -67,6 +69,7 @@ class McpDesk:
         giver: Giver,
         namer: Namer,
         books: RunBooks,
+        runs: RunAsking,
         aside: Aside,
         observer: Observer,
         body_limit: int,
@@ -74,6 +77,7 @@ class McpDesk:
         self._giver = giver
         self._namer = namer
         self._books = books
+        self._runs = runs
         self._aside = aside
         self._observer = observer
         self._body_limit = body_limit
@@ -104,7 +108,7 @@ class McpDesk:
             if _is_form(asked.headers):  # a client that asks for a token: no message at all
                 return await self._pass(asked, (), writer, tale)
             return _unclear(unclear, writer, tale)
-        others = self._going_on(asked, heard)
+        others = await self._going_on(asked, heard)
         if not heard.calls:
             return await self._others(asked, heard, others, writer, tale)
         if not heard.is_batch:
@@ -165,15 +169,25 @@ class McpDesk:
 
     # ---- everything else ----
 
-    def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
+    async def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
         """Without cancellations that could stop a call with effects."""
-        session = Session.of(asked)
+        others = [each for each in heard.messages if isinstance(each, Other)]
+        return tuple(
+            [each for each in others if each.method != CANCELLED or await self._may_cancel(asked, each)]
+        )
 
-        def goes_on(other: Other) -> bool:
-            cancels = other.method == CANCELLED
-            return not cancels or self._under_way.cancelled(session, other.params.get("requestId"))
-
-        return tuple(each for each in heard.messages if isinstance(each, Other) and goes_on(each))
+    async def _may_cancel(self, asked: Asked, cancelled: Other) -> bool:
+        session, id_ = Session.of(asked), cancelled.params.get("requestId")
+        if not isinstance(id_, int | str):
+            return False
+        if self._under_way.cancelled(session, id_):
+            return True
+        if not self._under_way.knows(session, id_):  # another process may serve it
+            entered = await enter_run(asked, self._books)
+            if entered is not None:
+                tokens = of_request(session.id, id_, self._namer.veiling.secret)
+                await self._runs.gave_up(entered.book, tokens)
+        return False
 
     async def _others(
         self, asked: Asked, heard: Heard, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale

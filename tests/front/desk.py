@@ -83,6 +83,7 @@ class Desk:
             giver=cast("Any", self),
             namer=namer,
             books=cast("Any", None),
+            runs=cast("Any", None),
             aside=self.aside,
             observer=self.notes,
             body_limit=100_000,

@@ -51,6 +51,8 @@ READ_INLINE = 64 * 1024
 PASSED = "mcp"
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([^"';,\s]*)""", re.IGNORECASE)
 _UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
+FORM, LONGEST_NAME = b"application/x-www-form-urlencoded", 256
+_FIRST_PAIR = re.compile(rb"[A-Za-z_][A-Za-z0-9_.%-]*=")
 GONE_BY = ((b"Semel-Status", b"refused"), (b"Content-Length", b"0"))
 
 CallIt: TypeAlias = Callable[[Asked, ReplyWriter, Tale], Awaitable[Written]]
@@ -89,7 +91,7 @@ class McpDesk:
         if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
             # The base_url itself is meant: most servers have one address, without a slash behind it.
             asked = asked._replace(address=asked.address._replace(raw_path=""))
-        if asked.method != "POST":
+        if asked.method != "POST" or is_form(asked.headers, asked.body):
             return await self._pass(asked, (), writer, tale)
         try:
             heard = await self._hear(asked)
@@ -227,6 +229,14 @@ def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
         return hear(decode(body.whole(), codings(headers), limit) if codings(headers) else body.whole())
     except Undecodable as undecodable:
         raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
+
+
+def is_form(headers: Headers, body: Spool | None) -> bool:
+    """OAuth's requests are forms. Nobody takes one for a message, whatever they think of its type."""
+    kinds = [value.strip().lower() for name, value in headers if name.lower() == b"content-type"]
+    if kinds not in ([FORM], [FORM + b";charset=utf-8"], [FORM + b"; charset=utf-8"]) or codings(headers):
+        return False
+    return body is not None and _FIRST_PAIR.match(body.read(0, LONGEST_NAME)) is not None
 
 
 def _is_all(call: ToolCall, asked: Asked) -> bool:

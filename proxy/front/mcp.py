@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from proxy.core.canonical import FORM
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.jsonrpc import (
@@ -57,6 +56,8 @@ READ_INLINE = 64 * 1024
 PASSED = "mcp"
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([^"';,\s]*)""", re.IGNORECASE)
 _UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
+FORM, LONGEST_NAME = b"application/x-www-form-urlencoded", 256
+_FIRST_PAIR = re.compile(rb"[A-Za-z_][A-Za-z0-9_.%-]*=")
 GONE_BY = ((b"Semel-Status", b"refused"), (b"Content-Length", b"0"))
 
 CallIt: TypeAlias = Callable[[Asked, ReplyWriter, Tale], Awaitable[Written]]
@@ -100,13 +101,11 @@ class McpDesk:
             asked = asked._replace(address=asked.address._replace(raw_path=""))
         if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
             return self._end_later(asked, writer, tale)
-        if asked.method != "POST":
+        if asked.method != "POST" or is_form(asked.headers, asked.body):
             return await self._pass(asked, (), writer, tale)
         try:
             heard = await self._hear(asked)
         except Unclear as unclear:
-            if _is_form(asked.headers):  # a client that asks for a token: no message at all
-                return await self._pass(asked, (), writer, tale)
             return _unclear(unclear, writer, tale)
         others = await self._going_on(asked, heard)
         if not heard.calls:
@@ -254,9 +253,12 @@ def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
         raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
 
 
-def _is_form(headers: Headers) -> bool:
-    types = [value for name, value in headers if name.lower() == b"content-type"]
-    return [value.partition(b";")[0].strip().lower() for value in types] == [FORM.encode()]
+def is_form(headers: Headers, body: Spool | None) -> bool:
+    """OAuth's requests are forms. Nobody takes one for a message, whatever they think of its type."""
+    kinds = [value.strip().lower() for name, value in headers if name.lower() == b"content-type"]
+    if kinds not in ([FORM], [FORM + b";charset=utf-8"], [FORM + b"; charset=utf-8"]) or codings(headers):
+        return False
+    return body is not None and _FIRST_PAIR.match(body.read(0, LONGEST_NAME)) is not None
 
 
 def _is_all(call: ToolCall, asked: Asked) -> bool:

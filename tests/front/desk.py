@@ -101,13 +101,19 @@ class Desk:
         return writer.whole(*self.answer)
 
     async def post(
-        self, body: bytes, headers: Headers = (), *, path: str = "/", method: str = "POST"
+        self,
+        body: bytes,
+        headers: Headers = (),
+        *,
+        path: str = "/",
+        method: str = "POST",
+        typed: bool = True,
     ) -> tuple[Said, Tale]:
         page, tale = Page(), Tale()
         length = () if method != "POST" else ((b"Content-Length", b"%d" % len(body)),)
         asked = Asked(
             method,
-            (*PLAIN, *headers, *length),
+            (*(PLAIN if typed else PLAIN[:1]), *headers, *length),
             UpstreamAddress("shop", path, None),
             PolicySet({"shop": self.upstream}),
             self.upstream,

@@ -105,6 +105,10 @@ class UnderWay:
             self._callers.popitem(last=False)
         return caller
 
+    def knows(self, session: Session, id_: Id) -> bool:
+        """It is, or was, a call's."""
+        return (session, type(id_), id_) in self._callers
+
     def cancelled(self, session: Session, id_: object) -> bool:
         """Whether the server may hear of it: only of what surely is no call. One with effects is never
         stopped by its caller, and clients cancel whatever takes them too long. But then nobody waits for its

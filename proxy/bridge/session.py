@@ -28,8 +28,8 @@ from proxy.core.jsonrpc import (
     is_id,
     is_response,
 )
+from proxy.front.mcp_memory import Caller, UnderWay
 from proxy.front.mcp_memory import Session as Whose
-from proxy.front.mcp_memory import UnderWay
 
 _Key: TypeAlias = tuple[type, Id]
 _T = TypeVar("_T")
@@ -98,7 +98,8 @@ class Session:
         elif isinstance(message, ToolCall):
             size = len(message.text)
             await self._room.enter(size)
-            task = asyncio.create_task(self._call(message))
+            caller = self._under_way.called(self._whose, message.id)  # it may give up in the next line
+            task = asyncio.create_task(self._call(message, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(lambda _: self._room.leave(size))
@@ -124,8 +125,7 @@ class Session:
             if message.method == LIST_TOOLS:
                 self._listing.add(key)
 
-    async def _call(self, call: ToolCall) -> None:
-        caller = self._under_way.called(self._whose, call.id)
+    async def _call(self, call: ToolCall, caller: Caller) -> None:
         answer = await self._calls.ask(call)
         taken = not caller.gone and await self._out.write(answer.line)
         if answer.delivery is not None:

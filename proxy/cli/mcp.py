@@ -154,7 +154,7 @@ def _speaker(given: str | None) -> Speaker:
     if ref is None and os.environ.get("SEMEL_RUN"):
         attempt = os.environ.get("SEMEL_ATTEMPT")
         ref = os.environ["SEMEL_RUN"] + (f"+{attempt}" if attempt else "")
-    if not ref:
+    if ref is None:
         return NOBODY
     try:
         speaker = parse_run_ref(ref)

@@ -71,6 +71,8 @@ DRAWN = {
     "tests/test_dockerfile.py": 4,
     "tests/tools/test_decorator.py": 4,
     "tests/tools/test_doubt.py": 2,
+    "tests/tools/test_langgraph.py": 5,
+    "tests/tools/test_langgraph_errors.py": 2,
     "tests/tools/test_typescript.py": 3,
 }
 # By fixture: what always runs.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from proxy.core.policy import Mode, OnDisconnect, Rule
+from proxy.core.policy import DEFAULT_NAME, Mode, OnDisconnect, Rule
 
 # Of one list so many tools are remembered.
 MOST_TOOLS = 5000
@@ -57,6 +57,7 @@ def as_hinted(rule: Rule, hints: Hints, *, trusted: bool) -> Rule:
     if hints.harmful and (rule.safe or rule.mode is Mode.CACHE):
         mode = Mode.ONCE if rule.mode is Mode.CACHE else rule.mode
         return replace(rule, safe=False, mode=mode, on_disconnect=OnDisconnect.FINISH)
-    if trusted and hints.harmless and rule.safe is None and rule.mode is Mode.ONCE:
+    silent = rule.safe is None or rule.name == DEFAULT_NAME
+    if trusted and hints.harmless and silent and rule.mode is Mode.ONCE:
         return replace(rule, safe=True)
     return rule

@@ -92,6 +92,16 @@ class Giver:
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=tap)
         return await self.hand_on(live, writer, tale, own.passed)
 
+    async def send_unheard(self, incoming: Incoming) -> None:
+        """Nobody waits for what is said to it."""
+        labels = Labels(incoming.upstream.name, incoming.match.rule.name)
+        live = await self._exchange.forward(incoming.sending.outgoing(), labels, safe=incoming.safe)
+        try:
+            async for _ in live.reader.parts():
+                pass
+        finally:
+            live.leave()
+
     async def hand_on(
         self, live: Live, writer: ReplyWriter, tale: Tale, told: Callable[[Headers], Headers]
     ) -> Written:

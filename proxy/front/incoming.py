@@ -265,8 +265,8 @@ def to_name(asked: Asked) -> ToName:
     named = ToName(asked.upstream, asked.address, asked.method, headers, asked.body, occurrence, asked.tenant)
     if asked.message is None:
         return named
-    _, _, endpoint, _, _, hints, _ = asked.message
-    return named._replace(endpoint=endpoint, hints=hints, answers=asked.message.call.answers)
+    message = asked.message
+    return named._replace(endpoint=message.raw_path, hints=message.hints, answers=message.call.answers)
 
 
 def to_pass(asked: Asked, namer: Namer, safe: bool) -> Incoming:

@@ -6,12 +6,15 @@ that cannot be read with one meaning goes nowhere: it might be a call.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from proxy.core.canonical import FORM
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.jsonrpc import (
@@ -26,6 +29,7 @@ from proxy.core.jsonrpc import (
     error,
     hear,
 )
+from proxy.errors import Refusal
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.giving import Giver
@@ -41,6 +45,7 @@ from proxy.front.turns import HttpRequest
 from proxy.observe import Observer
 from proxy.runs.books import RunBooks
 from proxy.spool import Spool
+from proxy.stream import CutOff
 from proxy.upstream.base import Tap
 
 # A stream that a client only listens on may be silent for as long as this, in seconds.
@@ -75,6 +80,7 @@ class McpDesk:
         self._under_way = UnderWay()
         self._annotations = Annotations()
         self._sessions = Recollections()
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def serve(
         self,
@@ -88,11 +94,15 @@ class McpDesk:
         if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
             # The base_url itself is meant: most servers have one address, without a slash behind it.
             asked = asked._replace(address=asked.address._replace(raw_path=""))
+        if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
+            return self._end_later(asked, writer, tale)
         if asked.method != "POST":
             return await self._pass(asked, (), writer, tale)
         try:
             heard = await self._hear(asked)
         except Unclear as unclear:
+            if _is_form(asked.headers):  # a client that asks for a token: no message at all
+                return await self._pass(asked, (), writer, tale)
             return _unclear(unclear, writer, tale)
         others = self._going_on(asked, heard)
         if not heard.calls:
@@ -132,6 +142,7 @@ class McpDesk:
             asked.headers if _is_all(call, asked) else without_the_body(asked.headers),
             Spool.of(call.text),
             self._annotations.of(session.server, call.tool),
+            aloft=self._under_way.aloft(session),
         )
         if asked.upstream.stateful:
             entered = await enter_run(asked, self._books)
@@ -182,6 +193,21 @@ class McpDesk:
         headers = without_the_body(asked.headers)
         return await self._pass(asked._replace(headers=headers, body=Spool.of(body)), others, writer, tale)
 
+    def _end_later(self, asked: Asked, writer: ReplyWriter, tale: Tale) -> Written:
+        """A session that ends takes its calls with it, and who leaves never stops one with effects: the
+        server hears of it when they are over."""
+        tale.code = 202
+
+        async def end() -> None:
+            await self._under_way.quiet(Session.of(asked))
+            with suppress(Refusal, CutOff):
+                await self._giver.send_unheard(to_pass(asked, self._namer, False))
+
+        ending = asyncio.create_task(end())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return writer.whole(202, GONE_BY, b"")
+
     async def _pass(
         self, asked: Asked, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale
     ) -> Written:
@@ -212,6 +238,11 @@ def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
         return hear(decode(body.whole(), codings(headers), limit) if codings(headers) else body.whole())
     except Undecodable as undecodable:
         raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
+
+
+def _is_form(headers: Headers) -> bool:
+    types = [value for name, value in headers if name.lower() == b"content-type"]
+    return [value.partition(b";")[0].strip().lower() for value in types] == [FORM.encode()]
 
 
 def _is_all(call: ToolCall, asked: Asked) -> bool:

@@ -7,10 +7,12 @@ cannot be told apart goes no further.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from proxy.asking import Delivery
@@ -74,6 +76,19 @@ class Caller:
             self.handed.abandoned()
 
 
+class Aloft(NamedTuple):
+    """A call is on its way, whether or not anybody still waits for it. It may be sent a second time."""
+
+    take_off: Callable[[], None]
+    land: Callable[[], None]
+
+    def __enter__(self) -> None:
+        self.take_off()
+
+    def __exit__(self, *_: object) -> None:
+        self.land()
+
+
 _Request: TypeAlias = tuple[Session, type, Id]
 
 
@@ -83,6 +98,8 @@ class UnderWay:
     def __init__(self) -> None:
         self._passed: Counter[_Request] = Counter()
         self._callers: OrderedDict[_Request, Caller] = OrderedDict()
+        self._aloft: Counter[Session] = Counter()
+        self._quiet: dict[Session, list[asyncio.Future[None]]] = {}
 
     @contextmanager
     def passed(self, session: Session, ids: tuple[Id, ...]) -> Iterator[None]:
@@ -108,6 +125,30 @@ class UnderWay:
     def knows(self, session: Session, id_: Id) -> bool:
         """It is, or was, a call's."""
         return (session, type(id_), id_) in self._callers
+
+    def aloft(self, session: Session) -> Aloft:
+        return Aloft(partial(self._take_off, session), partial(self._land, session))
+
+    def _take_off(self, session: Session) -> None:
+        self._aloft[session] += 1
+
+    def _land(self, session: Session) -> None:
+        self._aloft[session] -= 1
+        if not self._aloft[session]:
+            del self._aloft[session]
+            for waiter in self._quiet.pop(session, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def is_busy(self, session: Session) -> bool:
+        return session in self._aloft
+
+    async def quiet(self, session: Session) -> None:
+        """When none of its calls is on its way."""
+        while session in self._aloft:
+            waiter = asyncio.get_running_loop().create_future()
+            self._quiet.setdefault(session, []).append(waiter)
+            await waiter
 
     def cancelled(self, session: Session, id_: object) -> bool:
         """Whether the server may hear of it: only of what surely is no call. One with effects is never

@@ -7,6 +7,7 @@ rule names: sessions and accepted types change when a client comes back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -38,6 +39,7 @@ class Message(NamedTuple):
     body: Spool
     hints: Hints | None = None
     check: Callable[[], None] = _nothing_to_check
+    aloft: AbstractContextManager[object] = nullcontext()  # entered for as long as it is under way
 
     @property
     def id(self) -> Id:

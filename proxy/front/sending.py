@@ -6,6 +6,7 @@ A replay needs none of it, so it is a recipe until the exchange asks.
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -54,6 +55,7 @@ _SOUNDS_SECRET = re.compile(
 )
 
 
+_NOTHING = nullcontext()
 _ADDRESSES = frozenset({b"referer", b"origin"})
 _OF_THE_BODY = frozenset(
     {b"content-encoding", b"content-length", b"content-md5", b"digest", b"content-digest"}
@@ -119,6 +121,7 @@ class Sending(NamedTuple):
             head=head,
             errand=self.errand,
             rpc=None if message is None else message.id,
+            aloft=_NOTHING if message is None else message.aloft,
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:

@@ -3,6 +3,7 @@
     load.py       sources, presets, `extends`; the whole set or all its mistakes
     schema.py     every key of a file and a rule: meaning, reader, default
     clauses.py    the same for the levels below
+    wire.py       what goes with which protocol
     not_yet.py    what is read and checked, but not supported yet
     rules.py      the rules of a file seen together
     renaming.py   which calls a change renames

@@ -7,6 +7,7 @@ kernel. Everything else that is not a complete answer is `Lost`: doubt is the de
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -42,6 +43,7 @@ class Outgoing(NamedTuple):
     head: bytes = b""  # as it will be written, where the caller has made and checked it already
     errand: Errand | None = None  # its caller does it: no address counts
     rpc: Id | None = None  # of the JSON-RPC request that it is: the response to that is its answer
+    aloft: AbstractContextManager[object] = nullcontext()  # entered for as long as it is under way
 
 
 @dataclass(frozen=True, slots=True)

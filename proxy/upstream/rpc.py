@@ -12,6 +12,7 @@ from collections.abc import Callable
 from proxy.clock import Clock
 from proxy.core.encoding import codings
 from proxy.core.headers import Headers, is_event_stream
+from proxy.core.jsonrpc import Id
 from proxy.core.sse import boundaries, fields_of, is_terminal, unmarked
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient
 from proxy.upstream.client import request_head
@@ -40,18 +41,21 @@ class RpcUpstream:
     async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         if out.rpc is None:
             return await self._network.send(out, sink, may_send)
-        heard = _Heard(sink)
+        with out.aloft:
+            return await self._send(out, out.rpc, _Heard(sink), may_send)
+
+    async def _send(self, out: Outgoing, rpc: Id, heard: _Heard, may_send: Callable[[], bool]) -> Result:
         result = await self._network.send(out, heard, may_send)
         if isinstance(result, NotSent):
             return result
         failed = await self._take_up(out, heard)
         await heard.flush()
         if heard.has_response:
-            return Answered(heard.status, out.rpc)  # it is complete, whatever became of the connection
+            return Answered(heard.status, rpc)  # it is complete, whatever became of the connection
         if isinstance(result, Lost):
             return result
         if failed is None:
-            return Answered(heard.status, out.rpc)
+            return Answered(heard.status, rpc)
         return Lost(f"the stream ended without a response, and {failed.reason}", heard.status)
 
     async def _take_up(self, out: Outgoing, heard: _Heard) -> NotSent | Lost | None:

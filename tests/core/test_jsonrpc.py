@@ -258,7 +258,9 @@ ODD = [
     "",
     "Params",
 ]
-SMALL = st.sampled_from([CALL, "ping", "Tools/Call", "tools/call ", "pay", 1, 2, None, {}, [], True, 1.0])
+SMALL: st.SearchStrategy[Any] = st.sampled_from(
+    [CALL, "ping", "Tools/Call", "tools/call ", "pay", 1, 2, None, {}, [], True, 1.0]
+)
 
 
 @st.composite
@@ -464,13 +466,22 @@ def test_a_server_asks_the_client_by_a_request() -> None:
     """A ping asks for nothing."""
     assert asks_client({"id": 1, "method": "sampling/createMessage"})
     assert asks_client({"id": None, "method": ["x"]})
-    for message in ({"method": "x"}, {"id": 1, "method": "ping"}, {"id": 1, "result": 1}, [], None, "method"):
+    nothing: list[Any] = [
+        {"method": "x"},
+        {"id": 1, "method": "ping"},
+        {"id": 1, "result": 1},
+        [],
+        None,
+        "id",
+    ]
+    for message in nothing:
         assert not asks_client(message)
 
 
 def test_an_id_is_no_truth_value() -> None:
     """True is not 1."""
-    assert [is_id(each) for each in (1, "", True, 1.0, None, [])] == [True, True, False, False, False, False]
+    values: list[object] = [1, "", True, 1.0, None, []]
+    assert [is_id(each) for each in values] == [True, True, False, False, False, False]
 
 
 def test_what_a_server_says_is_read_with_its_mark_and_its_large_numbers() -> None:

@@ -18,6 +18,8 @@ from tests.counts import count
 PLAIN = OutcomeRule()
 SILENCE = Spoken(None)
 F, N, D, I = Verdict.FINAL, Verdict.NOT_EXECUTED, Verdict.IN_DOUBT, Verdict.INCONCLUSIVE  # noqa: E741
+ODD_CODES: list[Any] = ["-32600", [], {}, [-32600], True, float("inf")]
+ODD_ERRORS: list[Any] = ["x", [], 1, False, {}]
 REFUSALS = (401, 402, 403, 407, 425, 429)
 
 
@@ -58,9 +60,9 @@ def verdicts(status: int, spoken: Spoken, rule: OutcomeRule = PLAIN) -> tuple[Ve
         *((failed(code), (N, I)) for code in (-32700, -32600, -32601, -32020, -32021, -32022, -32042)),
         (failed(-32001), (D, I)),
         *((failed(code), (F, I)) for code in (-32602, -32603, -32000, -32002, -32099, 0, 1, 500, None)),
-        *((failed(code), (F, I)) for code in ("-32600", [], {}, [-32600], True, float("inf"))),
+        *((failed(code), (F, I)) for code in ODD_CODES),
         (failed(-32600.0), (N, I)),
-        *((Spoken({"id": 1, "error": error}), (F, I)) for error in ("x", [], 1, False, {})),
+        *((Spoken({"id": 1, "error": error}), (F, I)) for error in ODD_ERRORS),
         (SILENCE, (D, I)),
     ],
     ids=lambda value: json.dumps(value.response)[:80] if isinstance(value, Spoken) else "",

@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 BY_HAND = ROOT / "docs" / "by-hand.md"
 WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
 # What a page is about, where it does not come with semel: programs, and packages of Python.
-NEEDS = {"docs/how-to/node.md": "node"} | {
+NEEDS = {"docs/how-to/node.md": "node", "docs/how-to/langgraph-tools.md": "langgraph"} | {
     f"docs/how-to/{name}.md": name for name in ("openai", "anthropic", "langgraph", "requests", "stripe")
 }
 

@@ -1,9 +1,9 @@
-"""An agent that calls tools with the `mcp` package: `python -m tests.mcp.agent URL ERA ENDS`.
+"""An agent that calls tools with the `mcp` package: `python -m tests.mcp.agent URL ERA`.
 
 Instead of the URL it takes a command, as a list in JSON: that of a server over stdio.
 
 It hears its calls on standard input as one line of JSON, [[tool, arguments], …], says what each came to in a
-line of its own, and dies without a word after the last when its third word is `killed`.
+line of its own, and is killed after the last: its session is not ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.mcp.clients import agree, told
 
 
-async def main(url: str, era: str, ends: str) -> None:
+async def main(url: str, era: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = json.loads(sys.stdin.readline())
     to = _server(url)
     async with Client(to, mode=era, read_timeout_seconds=30, elicitation_callback=agree, cache=None) as at:
@@ -31,8 +31,7 @@ async def main(url: str, era: str, ends: str) -> None:
             except MCPError as error:
                 said = {"code": error.code, "data": error.data}
             print(json.dumps(said), flush=True)
-        if ends == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _server(url: str) -> str | StdioServerParameters:

@@ -34,7 +34,7 @@ class Bank:
         self.asked.append(body)
         messages = body if isinstance(body, list) else [body]
         said = [self._answer(each) for each in messages if "id" in each]
-        if self.loses and self.loses in self.paid:
+        if any(order_of(each) == self.loses for each in messages):
             assert request.transport is not None
             request.transport.abort()
         if not said:
@@ -45,7 +45,16 @@ class Bank:
         return web.json_response(said if isinstance(body, list) else said[0])
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if asked["method"] != "tools/call":
+        order = order_of(asked)
+        if order is None:
             return {"jsonrpc": "2.0", "id": asked["id"], "result": {"method": asked["method"]}}
-        self.paid.append(asked["params"]["arguments"]["order"])
+        self.paid.append(order)
         return {"jsonrpc": "2.0", "id": asked["id"], "result": {"paid": len(self.paid)}}
+
+
+def order_of(message: dict[str, Any]) -> str | None:
+    """What is to be paid, if it is a call."""
+    if message["method"] != "tools/call":
+        return None
+    order: str = message["params"]["arguments"]["order"]
+    return order

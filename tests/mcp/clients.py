@@ -57,7 +57,7 @@ async def problem_of(at: Client, tool: str, arguments: Mapping[str, Any]) -> dic
     return said
 
 
-async def times_out(at: Client, tool: str, arguments: Mapping[str, Any], patience: float = 0.4) -> None:
+async def times_out(at: Client, tool: str, arguments: Mapping[str, Any], patience: float = 0.7) -> None:
     with pytest.raises(MCPError) as caught:
         await call(at, tool, arguments, patience=patience)
     assert caught.value.code == TIMED_OUT, caught.value

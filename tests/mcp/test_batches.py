@@ -98,7 +98,7 @@ async def test_refused_in_a_batch(tmp_path: Path) -> None:
     async with Bank(loses="third") as bank, inside(tmp_path, bank.port, DENIES) as semel:
         for _ in range(2):
             told = by_id(await post(semel, [pays(1, "first"), pays(2, "second"), pays(3, "third")]))
-            assert told[1] == {"paid": 1}
+            assert told[1]["paid"] in (1, 2), "they are made at the same time"
             assert [told[n]["data"]["type"] for n in (2, 3)] == ["urn:semel:denied", "urn:semel:in-doubt"]
             assert {told[n]["code"] for n in (2, 3)} == {REFUSED}
     assert sorted(bank.paid) == ["first", "third"]

@@ -110,7 +110,6 @@ async def test_the_rest_is_not_to_be_had(tmp_path: Path, refusal: int) -> None:
         "an empty stream": stream(),
         "cut in the middle": (*READ_ALL, HEAD, event(result(1))[:25], Close()),
         "another id": stream(event(result(2))),
-        "a text as id": stream(event(result("1"))),
         "202": bare(202),
         "204": bare(204),
         "an empty body": bare(200),
@@ -180,6 +179,16 @@ async def test_an_error_of_the_tool_is_the_last_word(tmp_path: Path, code: int, 
         assert calls(origin) == 1
     assert (first.last, again.last) == (said, error("again", code))
     assert (again.semel, states) == ("replayed", ["done"])
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "sse"])
+async def test_a_server_that_makes_a_text_of_a_number(tmp_path: Path, events: bool) -> None:
+    """Its id comes back as "1": clients take that for 1, and so the answer is one."""
+    said = result("1")
+    async with Origin(stream(event(said)) if events else whole(said)) as origin:
+        first, again, states = await twice(origin, tmp_path)
+        assert calls(origin) == 1
+    assert (first.last, again.last, states) == (said, result("again"), ["done"])
 
 
 # ---- what else stands in a stream ----

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.inside import until
 from tests.mcp.clients import DOORS, ERAS, LEGACY, Told, call, client, times_out
 from tests.mcp.ledger import CANCELLED
 from tests.mcp.scene import Behind, behind
@@ -37,7 +38,7 @@ async def test_a_late_answer_is_one_payment(
                     shop.ledger.holds()
                     await times_out(at, tool, order)
                     paid += 1
-                    assert shop.ledger.count(tool) == paid
+                    await until(lambda: shop.ledger.count(tool) == paid)  # noqa: B023 (awaited at once)
                     if when == "after":
                         shop.ledger.lets_go()
                         await until_done(semel, paid)

@@ -13,7 +13,7 @@ from tests.inside import call as http
 from tests.inside import until
 from tests.mcp.clients import DOORS, ERAS, LEGACY, MODERN, agree, call
 from tests.mcp.recorded import Compared, normal
-from tests.mcp.scene import Behind, behind, inside
+from tests.mcp.scene import Behind, inside
 from tests.mcp.servers import Shop
 from tests.mcp.tap import Tap
 from tests.mcp.wire import heard
@@ -62,7 +62,7 @@ async def test_a_session_through_semel_is_the_same_session(
     shop.ledger.clear()
     async with (
         Tap(shop.ports[door]) as far,
-        behind(tmp_path, far.port) as semel,
+        inside(tmp_path, far.port) as semel,
         Tap(semel.port) as near,
     ):
         url = f"{near.url}{semel.path(run)}"

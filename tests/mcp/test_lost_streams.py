@@ -12,7 +12,7 @@ from mcp import MCPError
 
 from tests.inside import until
 from tests.mcp.clients import DOORS, ERAS, LEGACY, REFUSED, Told, call, client, problem_of
-from tests.mcp.scene import behind
+from tests.mcp.scene import inside
 from tests.mcp.servers import Shop
 from tests.mcp.tap import Tap
 from tests.mcp.test_late_answers import TOOL
@@ -53,7 +53,7 @@ async def test_lost_between_client_and_semel(
     """semel goes on, and has the answer for whoever asks next."""
     tool = TOOL[door]
     shop.ledger.holds()
-    async with behind(tmp_path, shop.ports[door]) as semel, Tap(semel.port) as tap:
+    async with inside(tmp_path, shop.ports[door]) as semel, Tap(semel.port) as tap:
         lost = await breaks(f"{tap.url}{semel.path(run)}", era, tool, tap.cut, shop)
         assert lost is None or lost.code != REFUSED
         shop.ledger.lets_go()
@@ -71,7 +71,7 @@ async def test_lost_between_semel_and_the_server(
     """Nobody can know what became of it: that is what the client is told, now and whenever it asks again."""
     tool = TOOL[door]
     shop.ledger.holds()
-    async with Tap(shop.ports[door]) as tap, behind(tmp_path, tap.port) as semel:
+    async with Tap(shop.ports[door]) as tap, inside(tmp_path, tap.port) as semel:
         await breaks(semel.url(run), era, tool, tap.cut, shop)
         shop.ledger.lets_go()
         async with client(semel.url(run), era) as at:
@@ -86,7 +86,7 @@ async def test_lost_between_semel_and_the_server(
 async def test_what_whoever_waits_is_told(tmp_path: Path, shop: Shop) -> None:
     """Nothing of an answer had come yet: the first caller is told, by an error of the protocol."""
     shop.ledger.holds()
-    async with Tap(shop.ports["json"]) as tap, behind(tmp_path, tap.port) as semel:
+    async with Tap(shop.ports["json"]) as tap, inside(tmp_path, tap.port) as semel:
         wire: Wire = await semel.wire(LEGACY)
         calling = wire.calling("pay", ORDER, id="abc")
         await until(lambda: shop.ledger.count("pay") == 1)

@@ -137,7 +137,7 @@ async def test_deep_nesting_within_the_limit(tmp_path: Path, shop: Shop) -> None
 async def test_what_only_the_server_can_judge_is_judged_by_it(scene: Scene, era: str) -> None:
     """Methods that semel does not know, and messages that can be no call: as the server answers."""
     wire = await scene.semel.wire(era)
-    for method in ("no/such/method", "Tools/Call", "tools/call ", "tools/callx", "TOOLS/CALL"):
+    for method in ("no/such/method", "tools/call ", "tools/callx", "call"):
         heard = await wire.ask(method, {"name": "pay", "arguments": {"order": "1"}}, id="x")
         assert heard.semel == "passed", method
         assert "error" in heard.last, (method, heard.last)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tests.cli.test_run_process import clean_environment
 from tests.process import ROOT
@@ -45,11 +45,16 @@ class Plan:
         return self.effects.read_text().splitlines() if self.effects.exists() else []
 
 
+class Planned(Protocol):
+    @property
+    def command(self) -> list[str]: ...
+
+
 @dataclass
 class Agent:
     """`async with Agent(plan, url) as agent:`. With a run: one attempt of it."""
 
-    plan: Plan
+    plan: Planned
     url: str
     run: str = ""
     attempt: str = "a1"
@@ -122,7 +127,7 @@ class Agent:
         return heard
 
 
-async def one_attempt(plan: Plan, url: str, run: str = "", attempt: str = "a1") -> dict[str, Any]:
+async def one_attempt(plan: Planned, url: str, run: str = "", attempt: str = "a1") -> dict[str, Any]:
     """What the only call of an agent comes to that nobody kills."""
     async with Agent(plan, url, run, attempt) as agent:
         return await agent.told()

@@ -150,10 +150,6 @@ class UnderWay:
             self._quiet.setdefault(session, []).append(waiter)
             await waiter
 
-    def knows(self, session: Session, id_: Id) -> bool:
-        """Whether it is, or lately was, a call that this process serves."""
-        return (session, type(id_), id_) in self._callers
-
     def cancelled(self, session: Session, id_: object) -> bool:
         """Whether the server may hear of it: only of what surely is no call. One with effects is never
         stopped by its caller, and clients cancel whatever takes them too long. But then nobody waits for its

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from proxy.core.canonical import FORM
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.jsonrpc import (
@@ -100,6 +101,8 @@ class McpDesk:
         try:
             heard = await self._hear(asked)
         except Unclear as unclear:
+            if _is_form(asked.headers):  # a client that asks for a token: no message at all
+                return await self._pass(asked, (), writer, tale)
             return _unclear(unclear, writer, tale)
         others = self._going_on(asked, heard)
         if not heard.calls:
@@ -235,6 +238,11 @@ def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
         return hear(decode(body.whole(), codings(headers), limit) if codings(headers) else body.whole())
     except Undecodable as undecodable:
         raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
+
+
+def _is_form(headers: Headers) -> bool:
+    types = [value for name, value in headers if name.lower() == b"content-type"]
+    return [value.partition(b";")[0].strip().lower() for value in types] == [FORM.encode()]
 
 
 def _is_all(call: ToolCall, asked: Asked) -> bool:

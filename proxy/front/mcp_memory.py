@@ -122,6 +122,10 @@ class UnderWay:
             self._callers.popitem(last=False)
         return caller
 
+    def knows(self, session: Session, id_: Id) -> bool:
+        """It is, or was, a call's."""
+        return (session, type(id_), id_) in self._callers
+
     def aloft(self, session: Session) -> Aloft:
         return Aloft(partial(self._take_off, session), partial(self._land, session))
 
@@ -145,6 +149,10 @@ class UnderWay:
             waiter = asyncio.get_running_loop().create_future()
             self._quiet.setdefault(session, []).append(waiter)
             await waiter
+
+    def knows(self, session: Session, id_: Id) -> bool:
+        """Whether it is, or lately was, a call that this process serves."""
+        return (session, type(id_), id_) in self._callers
 
     def cancelled(self, session: Session, id_: object) -> bool:
         """Whether the server may hear of it: only of what surely is no call. One with effects is never

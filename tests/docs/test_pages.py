@@ -98,12 +98,10 @@ def options_of(one: object) -> set[str]:
 def test_configurations_of_mcp_clients_start_semel() -> None:
     """Each is JSON, and what it has after `semel` is a command line that semel takes, up to the server's."""
     page = ROOT / "docs" / "how-to" / "mcp-clients.md"
-    started = []
-    for block in blocks(page, "json"):
-        said = json.loads(block.text)
-        for server in (said.get("mcpServers") or said["servers"]).values():
-            if Path(server.get("command", "")).name == "semel":
-                started.append(parser().parse_args(server["args"]))
+    configured = [json.loads(block.text) for block in blocks(page, "json")]
+    servers = [one for said in configured for one in (said.get("mcpServers") or said["servers"]).values()]
+    wrapped = [one["args"] for one in servers if Path(one.get("command", "")).name == "semel"]
+    started = [parser().parse_args(words) for words in wrapped]
     assert len(started) >= 5
     for options in started:
         assert (options.upstream, options.run_ref, options.cmd[0]) == ("shop", None, "--"), options

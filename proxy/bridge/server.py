@@ -99,16 +99,16 @@ class ServerProcess:
         assert out.body is not None
         key = (type(out.rpc), out.rpc)
         if self._over:
-            return NotSent(self._over, for_good=True)
+            return NotSent(self._over)
         if key in self._waiting:
-            return NotSent(f"the client has another call under way with the id {out.rpc!r}", for_good=True)
+            return NotSent(f"the client has another call under way with the id {out.rpc!r}")
         waiting = self._waiting[key] = _Waiting()
         try:
             match await self._in.write(out.body.whole(), may_send):
                 case None if self._in.gone:
-                    return NotSent("the server reads nothing any more", for_good=True)
+                    return NotSent("the server reads nothing any more")
                 case None:
-                    return NotSent("this process was taken for dead before it was sent", for_good=True)
+                    return NotSent("this process was taken for dead before it was sent")
                 case False:
                     return Lost("the server stopped reading")
             answer = await waiting.answer

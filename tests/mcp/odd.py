@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,22 +78,39 @@ def close_stdin(id_: object, told: str) -> None:
     say({"jsonrpc": "2.0", "method": "notifications/closed"})
 
 
+def say_all(*messages: object) -> None:
+    for each in messages:
+        say(each)
+
+
+def half(id_: object, told: str) -> None:
+    sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "id')
+    sys.stdout.buffer.flush()
+    os._exit(0)
+
+
+NOTE = {"jsonrpc": "2.0", "method": "notifications/x"}
+UNREADABLE = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "unreadable"}}
 # By the name of the tool: what it does with the request's id and the words of a proper answer.
 DOES: dict[str, Callable[[Any, str], None]] = {
     "die": lambda id_, told: die(signal.SIGKILL),
     "exit": lambda id_, told: os._exit(3),
     "twice": twice,
-    "wrong": lambda id_, told: (say(result("nobody's", told)), say(result(id_, told)))[0],
+    "wrong": lambda id_, told: say_all(result("nobody's", told), result(id_, told)),
     "as_text": lambda id_, told: say(result(str(id_), told)),
-    "noise": lambda id_, told: (say(b"Server is listening..."), say(b"\xff\xfe{"), say(result(id_, told)))[0],
+    "noise": lambda id_, told: say_all(b"Server is listening...", b"\xff\xfe{", result(id_, told)),
     "silent": lambda id_, told: None,
-    "array": lambda id_, told: say([{"jsonrpc": "2.0", "method": "notifications/x"}, result(id_, told)]),
-    "half": lambda id_, told: (sys.stdout.buffer.write(b'{"jsonrpc": "2.0", "id'), os._exit(0))[0],
+    "array": lambda id_, told: say([NOTE, result(id_, told)]),
+    "half": half,
     "child": leave_a_child,
     "flood": flood,
     "deaf": close_stdin,
-    "unreadable": lambda id_, told: say({"jsonrpc": "2.0", "id": None, "error": {"code": -32700}}),
+    "unreadable": lambda id_, told: say(UNREADABLE),
 }
+
+
+def properly(id_: object, told: str) -> None:
+    say(result(id_, told))
 
 
 def call(ledger: Ledger, id_: object, params: dict[str, Any]) -> None:
@@ -111,7 +128,7 @@ def call(ledger: Ledger, id_: object, params: dict[str, Any]) -> None:
     elif tool == "umask":
         mask = os.umask(0)
         told = f"{mask:03o}"
-    DOES.get(tool, lambda id_, told: say(result(id_, told)))(id_, told)
+    DOES.get(tool, properly)(id_, told)
 
 
 def hear(ledger: Ledger, message: dict[str, Any]) -> None:
@@ -136,11 +153,19 @@ def hear(ledger: Ledger, message: dict[str, Any]) -> None:
         say({"jsonrpc": "2.0", "id": id_, "result": {"method": method, "params": message.get("params")}})
 
 
+def heard_lines() -> Iterator[bytes]:
+    try:
+        yield from sys.stdin.buffer
+    except OSError:  # it has closed it
+        while True:
+            time.sleep(1)
+
+
 def main() -> None:
     ledger = Ledger(Path(sys.argv[1]))
     if "stubborn" in sys.argv:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for line in sys.stdin.buffer:
+    for line in heard_lines():
         try:
             message = json.loads(line)
         except ValueError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
+from proxy.core.policy import TOOLS_NAME
 from tests.cli.command import semel
 from tests.mcp.bridging import OPEN, Scene, call_of, text_of
 from tests.process import ROOT
@@ -18,14 +19,11 @@ from tests.process import ROOT
 HTTP = "upstream: shop\nbase_url: http://127.0.0.1:9\n"
 
 
-PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-
-
 async def ran(scene: Scene, *words: str) -> tuple[int, str, str]:
     """`semel mcp` with a stdin that is at its end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "proxy.cli", "mcp", "--state-dir", str(scene.state), *words,
-        cwd=ROOT, env=scene.environment(), **PIPES,
+        cwd=ROOT, env=scene.environment(), stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
     )  # fmt: skip
     async with asyncio.timeout(30):
         said, complained = await process.communicate()
@@ -46,7 +44,7 @@ NO_COMMAND = "semel mcp -- npx"
         (("--run", ""), True, "--run"),
         (("--run", "r+"), True, "--run"),
         (("--upstream", "No_Name"), True, "--upstream"),
-        (("--upstream", "tools"), True, "--upstream"),
+        (("--upstream", TOOLS_NAME), True, "--upstream"),
         (("--upstream", "shop", "--policies", "{at}/http.yaml"), True, "protocol: http"),
         (("--policies", "{at}/none.yaml"), True, "none.yaml"),
         (("--nonsense",), True, "nonsense"),
@@ -113,7 +111,7 @@ async def test_nothing_but_messages_on_stdout(scene: Scene, quiet: bool) -> None
 
 async def test_the_server_has_its_own_umask(scene: Scene) -> None:
     """semel's files are for this user alone; what the server writes is as it would be without semel."""
-    before = await asyncio.create_subprocess_exec("sh", "-c", "umask", stdout=subprocess.PIPE)
+    before = await asyncio.create_subprocess_exec("sh", "-c", "umask", stdout=PIPE)
     out, _ = await before.communicate()
     async with scene.by_hand() as bridge:
         assert int(text_of(await bridge.call("umask")), 8) == int(out, 8)
@@ -123,7 +121,7 @@ async def test_the_server_has_its_own_umask(scene: Scene) -> None:
 AGENT = """
 import json, os, subprocess, sys
 words = [sys.executable, "-m", "proxy.cli", "mcp", "--state-dir", sys.argv[1], "--", *sys.argv[3:]]
-bridge = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+bridge = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=PIPE)
 for order in "123":
     call = {"name": "pay", "arguments": {"order": order}}
     message = {"jsonrpc": "2.0", "id": order, "method": "tools/call", "params": call}
@@ -147,7 +145,7 @@ async def test_in_a_run_of_semel_run(scene: Scene) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "proxy.cli", "run", "--state-dir", str(scene.state), "--id", "night", "--",
             sys.executable, str(file), str(scene.state), dies_after, *scene.direct(),
-            cwd=ROOT, env=scene.environment(), **PIPES,
+            cwd=ROOT, env=scene.environment(), stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
         )  # fmt: skip
         async with asyncio.timeout(60):
             out, complained = await process.communicate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from typing import NamedTuple
 
 from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
@@ -68,6 +69,9 @@ class Calls:
             answer = Answer(render_rpc(refusal, call.id)[2].strip())
         except CutOff:
             tale.status = "refused"  # what was sent is recorded, or held: asking again shows which
+        except Exception as defect:  # whoever asked must not wait for ever
+            tale.status = "refused"
+            self._observer.noted("defect", error="".join(traceback.format_exception(defect)))
         finally:
             self._observer.served(tale.served("TOOL", len(answer.line), time.monotonic() - began))
         return answer

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import stat
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from proxy.errors import ConfigurationError
 
 CHUNK = 64 * 1024
+# Whoever has said that it ends may still read, but nobody waits longer for that (seconds).
+LAST_WORDS = 1.0
 
 
 class Readable(Protocol):
@@ -24,7 +27,7 @@ async def lines(pipe: Readable, limit: int) -> AsyncIterator[bytes | TooLong]:
     """Without what ends them. What comes after the last line end is no message."""
     pending = bytearray()
     skipping = False
-    while chunk := await pipe.read(CHUNK):
+    while chunk := await _read(pipe):
         start = len(pending)
         pending += chunk
         while (end := pending.find(b"\n", start)) >= 0:
@@ -41,25 +44,61 @@ async def lines(pipe: Readable, limit: int) -> AsyncIterator[bytes | TooLong]:
             pending.clear()
 
 
+async def _read(pipe: Readable) -> bytes:
+    """A connection that breaks is one that ends."""
+    try:
+        return await pipe.read(CHUNK)
+    except OSError:
+        return b""
+
+
+def _always() -> bool:
+    return True
+
+
 class Out:
     """Whole lines, one after the other, as fast as they are read. `gone`: nobody reads them any more."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._lock = asyncio.Lock()
+        self._waits: asyncio.Timeout | None = None
+        self._left = False
         self.gone = False
+        writer.transport.set_write_buffer_limits(high=0)  # what was written is with the kernel, not with us
 
-    async def write(self, line: bytes) -> bool:
-        """Whether it was handed to whoever reads."""
+    async def write(self, line: bytes, may: Callable[[], bool] = _always) -> bool | None:
+        """Whether it was handed to whoever reads; None: surely not a byte of it was. `may` is asked directly
+        before the first."""
         async with self._lock:
-            if self.gone:
-                return False
+            if self.gone or not may():
+                return None
             try:
                 self._writer.write(line + b"\n")
-                await self._writer.drain()
+                await self._drained()
             except OSError:
                 self.gone = True
             return not self.gone
+
+    async def _drained(self) -> None:
+        try:
+            async with asyncio.timeout(LAST_WORDS if self._left else None) as self._waits:
+                await self._writer.drain()
+        except TimeoutError:
+            self.gone = True
+            self._writer.transport.abort()
+        finally:
+            self._waits = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._lock.locked()
+
+    def leave(self) -> None:
+        """Whoever reads has said that it ends: from now on nothing waits for it for long."""
+        self._left = True
+        if self._waits is not None:
+            self._waits.reschedule(asyncio.get_running_loop().time() + LAST_WORDS)
 
     def close(self) -> None:
         self.gone = True
@@ -76,7 +115,13 @@ async def standard_pipes() -> tuple[asyncio.StreamReader, Out]:
     os.dup2(2, 1)
     reader = asyncio.StreamReader()
     try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(own_in, "rb"))
+        if _is_null(own_in):  # it cannot be waited for, and has an end at once
+            os.close(own_in)
+            reader.feed_eof()
+        else:
+            await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(own_in, "rb")
+            )
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(own_out, "wb")
         )
@@ -85,3 +130,7 @@ async def standard_pipes() -> tuple[asyncio.StreamReader, Out]:
             f"semel mcp speaks with its client through pipes, and has none ({error}): the client starts it."
         ) from None
     return reader, Out(asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+def _is_null(fd: int) -> bool:
+    return stat.S_ISCHR(os.fstat(fd).st_mode) and not os.isatty(fd)

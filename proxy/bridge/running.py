@@ -1,7 +1,8 @@
 """From the settings to the end of a session.
 
 When the client leaves, or says that it ends, calls that are under way are finished and recorded: with effects
-nothing is stopped. When the server ends by itself, what it had not answered is in doubt.
+nothing is stopped, unless it takes longer than `timeout.total` of its upstream, or signals say so. When the
+server ends by itself, what it had not answered is in doubt.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -37,75 +38,118 @@ ANSWERED_WITHIN = 5.0
 EXPLICIT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-async def run(command: Sequence[str], settings: Settings, client: Client, *, quiet: bool) -> int:
-    """The exit status: the server's, if it ended by itself."""
-    log = LogObserver()
-    observer: Observer = Deaf() if quiet else log
+class _Quiet(LogObserver):
+    """Without a line for every call."""
+
+    served = Deaf.served
+
+
+class _Signals:
+    """How often this process was told to end."""
+
+    def __init__(self) -> None:
+        self.once, self.twice = asyncio.Event(), asyncio.Event()
+        for number in EXPLICIT:
+            asyncio.get_running_loop().add_signal_handler(number, self._heard)
+
+    def _heard(self) -> None:
+        (self.twice if self.once.is_set() else self.once).set()
+
+
+async def run(
+    command: Sequence[str], settings: Settings, client: Client, *, quiet: bool, umask: int = -1
+) -> int:
+    """The exit status: the server's, if it ended by itself. `umask`: the server's."""
+    log = _Quiet() if quiet else LogObserver()
     try:
         reader, out = await standard_pipes()
-        server = await ServerProcess.start(command)
+        server = await ServerProcess.start(command, umask)
+        signals = _Signals()
         try:
-            async with _record(settings, server, observer) as (works, namer):
-                calls = Calls(works=works, namer=namer, observer=observer, client=client)
+            async with _record(settings, server, log) as (works, namer):
+                calls = Calls(works=works, namer=namer, observer=log, client=client)
                 limits = Limits(settings.limits.request_body, settings.limits.response_body)
                 session = Session(
                     client=reader, out=out, server=server, calls=calls, whose=client.session, limits=limits
                 )
-                return await _serve(session, server, works)
+                serving = _Serving(session, server, works, signals, client.upstream.timeouts.total)
+                return await serving.until_the_end()
         finally:
-            await server.stop()
+            await server.stop(signals.once)
+            server.forget()
     finally:
         log.close()
 
 
-async def _serve(session: Session, server: ServerProcess, works: Works) -> int:
-    asked_to_end = _signals()
-    from_client = asyncio.create_task(session.hear_client())
-    from_server = asyncio.create_task(session.hear_server())
-    first_signal = asyncio.create_task(asked_to_end.get())
+class _Serving:
+    """`patience`: how long the calls of a client that has left may take, in seconds."""
+
+    def __init__(
+        self, session: Session, server: ServerProcess, works: Works, signals: _Signals, patience: float
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._works = works
+        self._signals = signals
+        self._patience = patience
+
+    async def until_the_end(self) -> int:
+        hearing = asyncio.create_task(self._session.hear_client())
+        speaking = asyncio.create_task(self._speak())
+        told = asyncio.create_task(self._signals.once.wait())
+        try:
+            first, _ = await asyncio.wait({hearing, speaking, told}, return_when=asyncio.FIRST_COMPLETED)
+            if speaking in first:
+                await speaking
+                await self._session.all_answered(ANSWERED_WITHIN)
+                await self._works.flights.drain(DRAIN_PATIENCE)
+                return await self._server.stop(self._signals.once)
+            self._session.client_left()
+            if hearing in first:
+                await hearing
+                await _within(self._finish(), self._signals.once)
+            await _within(self._works.flights.drain(DRAIN_PATIENCE), self._signals.twice)
+            await self._works.flights.drain(0.0)
+            await self._session.all_answered(ANSWERED_WITHIN)
+            await self._server.stop(self._signals.once)
+            await asyncio.wait({speaking}, timeout=ANSWERED_WITHIN)  # its last words
+            return 0
+        finally:
+            for task in (hearing, speaking, told):
+                task.cancel()
+            await asyncio.gather(hearing, speaking, told, return_exceptions=True)
+
+    async def _speak(self) -> None:
+        """Until the server has ended: it says nothing more, or only its own children could."""
+        speaking = asyncio.create_task(self._session.hear_server())
+        ended = asyncio.create_task(self._server.ended())
+        try:
+            await asyncio.wait({speaking, ended}, return_when=asyncio.FIRST_COMPLETED)
+            while not speaking.done():  # what it had said by then, as fast as the client takes it
+                heard, _ = await asyncio.wait({speaking}, timeout=ANSWERED_WITHIN)
+                if not heard and not self._session.is_writing:
+                    return
+            await speaking
+        finally:
+            self._server.over("the server ended before it answered")
+            speaking.cancel()
+            ended.cancel()
+
+    async def _finish(self) -> None:
+        """What the client has asked for is asked, whatever its hurry to leave; then it takes its time."""
+        await self._session.all_answered(ANSWERED_WITHIN)
+        await self._works.flights.drain(self._patience)
+
+
+async def _within(work: Coroutine[None, None, object], interrupted: asyncio.Event) -> None:
+    """Until it is done, or interrupted."""
+    tasks = (asyncio.create_task(work), asyncio.create_task(interrupted.wait()))
     try:
-        done, _ = await asyncio.wait(
-            {from_client, from_server, first_signal}, return_when=asyncio.FIRST_COMPLETED
-        )
-        if from_server in done:
-            await from_server
-            await session.all_answered(ANSWERED_WITHIN)
-            await works.flights.drain(DRAIN_PATIENCE)
-            return await server.stop()
-        if from_client in done:
-            await from_client
-        session.client_left()
-        await _drain(works, asked_to_end, None if from_client in done else DRAIN_PATIENCE)
-        return 0
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (from_client, from_server, first_signal):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(from_client, from_server, first_signal, return_exceptions=True)
-
-
-async def _drain(works: Works, signals: asyncio.Queue[None], patience: float | None) -> None:
-    """`patience` None: as long as it takes, or until a signal says otherwise."""
-    draining = asyncio.create_task(works.flights.drain(_FOR_EVER if patience is None else patience))
-    hurry = asyncio.create_task(signals.get())
-    try:
-        await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        if not draining.done():
-            draining.cancel()
-            await works.flights.drain(DRAIN_PATIENCE if patience is None else 0.0)
-        else:
-            await draining
-    finally:
-        hurry.cancel()
-
-
-_FOR_EVER = 86400.0 * 365
-
-
-def _signals() -> asyncio.Queue[None]:
-    queue: asyncio.Queue[None] = asyncio.Queue()
-    for number in EXPLICIT:
-        asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, None)
-    return queue
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

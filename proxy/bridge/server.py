@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.bridge.pipes import Out
-from proxy.core.jsonrpc import Id, answers_to
+from proxy.core.jsonrpc import Id, answers_to, is_request, is_response
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 
-# After its stdin was closed, and after it was asked to end: seconds until it is asked, or killed.
-ENDS_WITHIN, GIVES_IN_WITHIN = 3.0, 3.0
+# After its stdin was closed, and after it was asked to end: seconds until it is asked, or killed. Clients
+# give a server two seconds, send a signal, and kill it after two more: with the signal there is hurry.
+ENDS_WITHIN, HURRIED, GIVES_IN_WITHIN = 3.0, 0.3, 1.2
 # Whoever is asked these gives an answer that counts for the call in the course of which they are asked.
 ASKING = frozenset({"elicitation/create", "sampling/createMessage"})
 
@@ -41,25 +43,45 @@ class Gone(Exception):
     """The server has ended."""
 
 
-class ServerProcess:
-    """`start`, then `stop` in any case."""
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Says when the process itself has ended: its own children may hold its pipes for much longer."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._in = Out(process.stdin)
-        self.out = process.stdout
+    def __init__(self) -> None:
+        super().__init__(limit=2**16, loop=asyncio.get_running_loop())
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+        super().process_exited()
+
+
+class ServerProcess:
+    """`start`, then `stop` and `forget` in any case."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        assert protocol.stdin is not None
+        assert protocol.stdout is not None
+        self._transport = transport
+        self._ended = protocol.ended
+        self._in = Out(protocol.stdin)
+        self.out = protocol.stdout
         self._waiting: dict[tuple[type, Id], _Waiting] = {}
         self._over = ""
 
     @classmethod
-    async def start(cls, command: Sequence[str]) -> ServerProcess:
+    async def start(cls, command: Sequence[str], umask: int = -1) -> ServerProcess:
+        """`umask`: its own, not this process's."""
         pipe = asyncio.subprocess.PIPE
         try:
             return cls(
-                await asyncio.create_subprocess_exec(
-                    *command, stdin=pipe, stdout=pipe, start_new_session=True
+                *await asyncio.get_running_loop().subprocess_exec(
+                    _Protocol,
+                    *command,
+                    stdin=pipe,
+                    stdout=pipe,
+                    stderr=None,
+                    start_new_session=True,
+                    umask=umask,
                 )
             )
         except FileNotFoundError:
@@ -67,8 +89,8 @@ class ServerProcess:
         except (OSError, ValueError) as error:
             raise NotStarted(f"{command[0]!r} cannot be started: {error}.", 126) from None
 
-    async def say(self, line: bytes) -> bool:
-        return await self._in.write(line)
+    async def say(self, line: bytes) -> None:
+        await self._in.write(line)
 
     # ---- calls ----
 
@@ -77,14 +99,18 @@ class ServerProcess:
         assert out.body is not None
         key = (type(out.rpc), out.rpc)
         if self._over:
-            return NotSent(self._over, for_good=True)
+            return NotSent(self._over)
         if key in self._waiting:
-            return NotSent(f"the client has another request under way with the id {out.rpc!r}", for_good=True)
-        if not may_send():
-            return NotSent("this process was taken for dead before it was sent", for_good=True)
+            return NotSent(f"the client has another call under way with the id {out.rpc!r}")
         waiting = self._waiting[key] = _Waiting()
         try:
-            await self.say(out.body.whole())
+            match await self._in.write(out.body.whole(), may_send):
+                case None if self._in.gone:
+                    return NotSent("the server reads nothing any more")
+                case None:
+                    return NotSent("this process was taken for dead before it was sent")
+                case False:
+                    return Lost("the server stopped reading")
             answer = await waiting.answer
         except Gone as gone:
             return Lost(str(gone))
@@ -97,22 +123,30 @@ class ServerProcess:
     async def close(self) -> None:
         """It is ended by `stop`."""
 
-    def heard(self, message: Any, line: bytes) -> bool:  # noqa: ANN401 (JSON)
-        """Whether this answers a call."""
-        if not isinstance(message, dict):
-            return False
-        if message.get("method") in ASKING and "id" in message:
+    def is_calling(self, id_: Id) -> bool:
+        return (type(id_), id_) in self._waiting
+
+    def heard(self, message: Any, line: bytes, others: Callable[[object], bool]) -> bool:  # noqa: ANN401 (JSON)
+        """Whether this answers a call. `others`: whether an id is that of another request."""
+        if is_request(message) and message["method"] in ASKING:
             for each in self._waiting.values():  # nothing says for which of them
                 each.asked = True
-        id_ = message.get("id")
-        if not isinstance(id_, int | str):
+        if not is_response(message) or message.get("id") is None:
             return False
-        waiting = self._waiting.get((type(id_), id_))
-        if waiting is None or not answers_to(message, id_):
+        waiting = self._asked_with(message, others)
+        if waiting is None:
             return False
         if not waiting.answer.done():
             waiting.answer.set_result(line)
         return True
+
+    def _asked_with(self, response: dict[str, Any], others: Callable[[object], bool]) -> _Waiting | None:
+        """By its id as it is, or as another spelling of it where that belongs to nobody else."""
+        id_ = response["id"]
+        exact = self._waiting.get((type(id_), id_)) if isinstance(id_, int | str) else None
+        if exact is not None or others(id_):
+            return exact
+        return next((each for (_, known), each in self._waiting.items() if answers_to(response, known)), None)
 
     def over(self, why: str) -> None:
         """It says nothing more."""
@@ -125,16 +159,35 @@ class ServerProcess:
 
     async def ended(self) -> int:
         """Its exit status, as a shell has it."""
-        status = await self._process.wait()
+        await self._ended.wait()
+        status = self._transport.get_returncode()
+        assert status is not None
         return 128 - status if status < 0 else status
 
-    async def stop(self) -> int:
-        """Its stdin is closed, which tells it to end; if it does not, it is told more plainly."""
+    async def stop(self, hurry: asyncio.Event) -> int:
+        """Its stdin is closed, which tells it to end; if it does not, it is told more plainly, and its own
+        children with it."""
         self._in.close()
-        for patience, then in ((ENDS_WITHIN, signal.SIGTERM), (GIVES_IN_WITHIN, signal.SIGKILL)):
-            try:
-                return await asyncio.wait_for(self.ended(), patience)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.send_signal(then)
+        if not await self._ends(ENDS_WITHIN, hurry) and not await self._ends(HURRIED):
+            self._signal(signal.SIGTERM)
+            if not await self._ends(GIVES_IN_WITHIN):
+                self._signal(signal.SIGKILL)
         return await self.ended()
+
+    def forget(self) -> None:
+        self._transport.close()
+
+    async def _ends(self, patience: float, hurry: asyncio.Event | None = None) -> bool:
+        """Within so many seconds, or until there is hurry."""
+        waits = [asyncio.create_task(each.wait()) for each in (self._ended, hurry) if each is not None]
+        try:
+            await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return self._ended.is_set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self._ended.is_set():  # else its number may be another's by now
+            with contextlib.suppress(OSError):
+                os.killpg(self._transport.get_pid(), number)

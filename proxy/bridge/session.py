@@ -6,12 +6,14 @@ A batch with calls in it is answered message by message: over a pipe nothing els
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from proxy.bridge.calls import Calls
 from proxy.bridge.pipes import Out, Readable, TooLong, lines
+from proxy.bridge.room import Room
 from proxy.bridge.server import ServerProcess
+from proxy.core.json_text import after_space, elements, plain_text, read
 from proxy.core.jsonrpc import (
     CANCELLED,
     INVALID_REQUEST,
@@ -23,12 +25,16 @@ from proxy.core.jsonrpc import (
     Unclear,
     error,
     hear,
+    is_id,
     is_response,
 )
 from proxy.front.mcp_memory import Caller, UnderWay
 from proxy.front.mcp_memory import Session as Whose
 
 _Key: TypeAlias = tuple[type, Id]
+_T = TypeVar("_T")
+# A longer line is read beside the loop.
+READ_INLINE = 64 * 1024
 
 
 class Limits(NamedTuple):
@@ -52,7 +58,8 @@ class Session:
         self._passed: set[_Key] = set()  # requests that the server has, and that are no calls
         self._listing: set[_Key] = set()  # of those, the ones for a list of tools
         self._tasks: set[asyncio.Task[None]] = set()
-        self._callers: set[Caller] = set()
+        self._room = Room(limits.client)
+        self._left = False
 
     # ---- the client ----
 
@@ -60,16 +67,16 @@ class Session:
         """Until it says nothing more."""
         async for line in lines(self._client, self._limits.client):
             if isinstance(line, TooLong):
-                text = f"semel: The message is over {self._limits.client} bytes (limits.request_body)."
-                await self._out.write(error(None, INVALID_REQUEST, text).strip())
+                text = f"The message is over {self._limits.client} bytes (limits.request_body)."
+                await self._refuse(None, INVALID_REQUEST, text)
                 continue
             try:
-                heard = hear(line)
+                heard = await _aside(hear, line)
             except Unclear as unclear:
-                text = f"semel: {unclear} It was not handed on."
-                await self._out.write(error(unclear.id, unclear.code, text).strip())
+                await self._refuse(unclear.id, unclear.code, str(unclear))
                 continue
-            if not heard.calls and not any(map(_cancels, heard.messages)):
+            as_it_is = not heard.calls and not any(map(_cancels, heard.messages))
+            if as_it_is and not any(map(self._is_taken, heard.messages)):
                 for each in heard.messages:
                     self._expect(each)
                 await self._server.say(line)
@@ -77,11 +84,25 @@ class Session:
             for each in heard.messages:
                 await self._take(each)
 
+    async def _refuse(self, id_: Id | None, code: int, why: str) -> None:
+        await self._out.write(error(id_, code, f"semel: {why} It was not handed on.").strip())
+
+    def _is_taken(self, message: Message) -> bool:
+        """Its id is that of a call under way: their answers could not be told apart."""
+        is_asking = isinstance(message, Other) and message.method and message.id is not None
+        return bool(is_asking) and message.id is not None and self._server.is_calling(message.id)
+
     async def _take(self, message: Message) -> None:
-        if isinstance(message, ToolCall):
-            task = asyncio.create_task(self._call(message))
+        if self._is_taken(message) or (isinstance(message, ToolCall) and self._is_passed(message.id)):
+            await self._refuse(message.id, INVALID_REQUEST, f"The id {message.id!r} is in use.")
+        elif isinstance(message, ToolCall):
+            size = len(message.text)
+            await self._room.enter(size)
+            caller = self._under_way.called(self._whose, message.id)  # it may give up in the next line
+            task = asyncio.create_task(self._call(message, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda _: self._room.leave(size))
         elif not _cancels(message) or self._may_be_cancelled(message.params.get("requestId")):
             self._expect(message)
             await self._server.say(message.text)
@@ -89,6 +110,12 @@ class Session:
     def _may_be_cancelled(self, id_: object) -> bool:
         """Whoever gives up a call no longer waits for it; the server does not hear of that."""
         self._under_way.cancelled(self._whose, id_)
+        if not self._is_passed(id_):
+            return False
+        self._answered(id_)  # what is called off needs no answer
+        return True
+
+    def _is_passed(self, id_: object) -> bool:
         return isinstance(id_, int | str) and (type(id_), id_) in self._passed
 
     def _expect(self, message: Message) -> None:
@@ -98,24 +125,24 @@ class Session:
             if message.method == LIST_TOOLS:
                 self._listing.add(key)
 
-    async def _call(self, call: ToolCall) -> None:
-        caller = self._under_way.called(self._whose, call.id)
-        self._callers.add(caller)
-        try:
-            answer = await self._calls.ask(call)
-            taken = not caller.gone and await self._out.write(answer.line)
-            if answer.delivery is not None:
-                answer.delivery.complete()
-                if not taken:
-                    caller.gone = True
-                caller.took(answer.delivery)
-        finally:
-            self._callers.discard(caller)
+    async def _call(self, call: ToolCall, caller: Caller) -> None:
+        answer = await self._calls.ask(call)
+        taken = not caller.gone and await self._out.write(answer.line)
+        if answer.delivery is not None:
+            answer.delivery.complete()
+            if not taken or self._left:
+                caller.gone = True
+            caller.took(answer.delivery)
 
     def client_left(self) -> None:
-        """What it asked for goes on; what comes of that is taken by nobody."""
-        for caller in self._callers:
-            caller.leave()
+        """What it asked for goes on. Answers are written still, but whoever has left takes nothing: made
+        again, such a call is the same."""
+        self._left = True
+        self._out.leave()
+
+    @property
+    def is_writing(self) -> bool:
+        return self._out.is_busy
 
     async def all_answered(self, patience: float) -> None:
         if self._tasks:
@@ -131,28 +158,51 @@ class Session:
                     f"the server sent a message over {self._limits.server} bytes (limits.response_body)"
                 )
                 return
-            message = _read(line)
-            if not self._server.heard(message, line):
-                self._note(message)
-                await self._out.write(line)
-        self._server.over("the server ended before it answered")
+            message = await _aside(_read, line)
+            if isinstance(message, list) and any(map(is_response, message)):
+                for element, text in _elements(line):
+                    await self._hear(element, text)
+            else:
+                await self._hear(message, line)
 
-    def _note(self, message: Any) -> None:  # noqa: ANN401 (JSON)
-        if not is_response(message) or not isinstance(message.get("id"), int | str):
+    async def _hear(self, message: Any, line: bytes) -> None:  # noqa: ANN401 (JSON)
+        if self._server.heard(message, line, self._is_passed):
             return
-        key = (type(message["id"]), message["id"])
-        self._passed.discard(key)
-        if key in self._listing and "result" in message:
-            self._calls.annotations.learn(self._whose.server, message["result"])
-        self._listing.discard(key)
+        if is_response(message) and is_id(message.get("id")):
+            if not self._is_passed(message["id"]) and self._under_way.knows(self._whose, message["id"]):
+                return  # a call's second answer: the first is on record
+            self._note(message)
+        await self._out.write(line)
+
+    def _note(self, response: dict[str, Any]) -> None:
+        key = (type(response["id"]), response["id"])
+        if key in self._listing and "result" in response:
+            self._calls.annotations.learn(self._whose.server, response["result"])
+        self._answered(response["id"])
+
+    def _answered(self, id_: object) -> None:
+        if isinstance(id_, int | str):
+            self._passed.discard((type(id_), id_))
+            self._listing.discard((type(id_), id_))
 
 
 def _cancels(message: Message) -> bool:
     return isinstance(message, Other) and message.method == CANCELLED
 
 
+async def _aside(reader: Callable[[bytes], _T], line: bytes) -> _T:
+    return reader(line) if len(line) <= READ_INLINE else await asyncio.to_thread(reader, line)
+
+
 def _read(line: bytes) -> Any:  # noqa: ANN401 (JSON)
     try:
-        return json.loads(line)
+        return read(line)
     except (ValueError, RecursionError):
         return None
+
+
+def _elements(line: bytes) -> Iterator[tuple[Any, bytes]]:
+    """Of a batch, each as it was written."""
+    text = plain_text(line)
+    for each in elements(text, after_space(text, 0)):
+        yield each.value, text[each.begin : each.end].encode()

@@ -88,9 +88,9 @@ def run(options: argparse.Namespace) -> int:
     if settings.store == "memory":
         warn("the memory store ends with this command: a further start finds nothing to replay.")
     client = _client(options, settings, command)
-    os.umask(0o077)  # whatever is written is for this user alone
+    umask = os.umask(0o077)  # whatever is written is for this user alone; what the server writes is its own
     try:
-        return asyncio.run(running.run(command, settings, client, quiet=options.quiet))
+        return asyncio.run(running.run(command, settings, client, quiet=options.quiet, umask=umask))
     except NotStarted as error:
         warn(str(error))
         return error.status
@@ -154,7 +154,7 @@ def _speaker(given: str | None) -> Speaker:
     if ref is None and os.environ.get("SEMEL_RUN"):
         attempt = os.environ.get("SEMEL_ATTEMPT")
         ref = os.environ["SEMEL_RUN"] + (f"+{attempt}" if attempt else "")
-    if not ref:
+    if ref is None:
         return NOBODY
     try:
         speaker = parse_run_ref(ref)

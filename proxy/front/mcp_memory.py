@@ -122,6 +122,10 @@ class UnderWay:
             self._callers.popitem(last=False)
         return caller
 
+    def knows(self, session: Session, id_: Id) -> bool:
+        """It is, or was, a call's."""
+        return (session, type(id_), id_) in self._callers
+
     def aloft(self, session: Session) -> Aloft:
         return Aloft(partial(self._take_off, session), partial(self._land, session))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.mcp.bridging import Scene, left_behind
 from tests.mcp.everything import VERSION, installed, running_everything
 from tests.mcp.servers import Shop, running_shop
 
@@ -35,3 +39,17 @@ def everything_program(tmp_path_factory: pytest.TempPathFactory, worker_id: str)
 def everything_port(everything_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with running_everything(everything_program, tmp_path_factory.mktemp("everything")) as port:
         yield port
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    """For `semel mcp`. Of what a test started there, no process is left."""
+    yield Scene(tmp_path)
+    Scene(tmp_path).ledger.lets_go()
+    end = time.monotonic() + 10
+    while left_behind(tmp_path) and time.monotonic() < end:
+        time.sleep(0.01)
+    left = left_behind(tmp_path)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, "processes were left behind"

@@ -24,6 +24,7 @@ rules:
     match: {tool: "*"}
     ttl: 1h
 """
+RULES = pytest.mark.parametrize("rule", ["", SILENT], ids=["no rule", "a rule"])
 NOT_SAFE = f"""\
 {TRUSTED}
 rules:
@@ -39,7 +40,7 @@ async def statuses(wire: Wire, tool: str, times: int = 2) -> list[str | None]:
 
 
 @pytest.mark.parametrize("tool", ["look", "put"])
-@pytest.mark.parametrize("rule", ["", SILENT], ids=["no rule", "a rule"])
+@RULES
 @ERAS
 async def test_a_trusted_servers_harmless_tools_go_live(
     tmp_path: Path, shop: Shop, era: str, rule: str, tool: str
@@ -59,9 +60,10 @@ async def test_a_trusted_servers_harmless_tools_go_live(
 
 
 @pytest.mark.parametrize("tool", ["look", "put"])
-async def test_a_strangers_word_changes_nothing(tmp_path: Path, shop: Shop, tool: str) -> None:
+@RULES
+async def test_a_strangers_word_changes_nothing(tmp_path: Path, shop: Shop, rule: str, tool: str) -> None:
     """Without trust it is a call like any other."""
-    async with inside(tmp_path, shop.ports["json"]) as semel:
+    async with inside(tmp_path, shop.ports["json"], rule) as semel:
         wire = await semel.wire(LEGACY)
         await wire.ask("tools/list", {})
         assert await statuses(wire, tool) == ["executed", "replayed"]

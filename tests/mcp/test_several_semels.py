@@ -40,7 +40,6 @@ async def test_joined_and_given_again_elsewhere(
     assert shop.ledger.lines == ["pay 1"]
 
 
-@pytest.mark.xfail(strict=True, reason="who gave up is known only to the process that heard of it")
 async def test_given_up_elsewhere(tmp_path: Path, shop: Shop) -> None:
     """In a run: the word that the client gave up comes to another process than the call."""
     shop.ledger.holds()

@@ -93,7 +93,8 @@ class Bridge:
     stderr: Path
     sockets: bool = False  # as Node's clients have them
     reads: bool = True
-    heard: list[bytes] = field(default_factory=list)
+    heard: list[bytes] = field(default_factory=list)  # lines, and what they say
+    messages: list[Any] = field(default_factory=list)
     server: int = 0  # the process id of its server
 
     async def __aenter__(self) -> Self:
@@ -196,18 +197,10 @@ class Bridge:
             self.eof.set()
         pending += data
         *lines, rest = pending.split(b"\n") if b"\n" in data else (pending,)
-        self.heard += map(bytes, lines)
+        for line in map(bytes, lines):
+            self.heard.append(line)
+            self.messages.append(_message(line))
         pending[:] = bytes(rest)
-
-    @property
-    def messages(self) -> list[Any]:
-        found = []
-        for line in self.heard:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                found.append(line)
-        return found
 
     def answers(self, id_: object) -> list[dict[str, Any]]:
         return [
@@ -239,6 +232,13 @@ class Bridge:
                 raise AssertionError(f"{what} never came: {self.heard}\n{self.log}")
             assert asyncio.get_running_loop().time() < end, f"{what} did not come: {self.heard}\n{self.log}"
             await asyncio.sleep(0.005)
+
+
+def _message(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
 
 
 def call_of(tool: str, arguments: object = None, id: object = 1, **params: Any) -> dict[str, Any]:  # noqa: A002

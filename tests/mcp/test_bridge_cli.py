@@ -121,7 +121,7 @@ async def test_the_server_has_its_own_umask(scene: Scene) -> None:
 AGENT = """
 import json, os, subprocess, sys
 words = [sys.executable, "-m", "proxy.cli", "mcp", "--state-dir", sys.argv[1], "--", *sys.argv[3:]]
-bridge = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=PIPE)
+bridge = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 for order in "123":
     call = {"name": "pay", "arguments": {"order": order}}
     message = {"jsonrpc": "2.0", "id": order, "method": "tools/call", "params": call}

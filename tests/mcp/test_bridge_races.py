@@ -96,9 +96,9 @@ async def test_very_large_answers(scene: Scene) -> None:
     for attempt in ("night+a1", "night+a2"):
         async with scene.by_hand(attempt) as bridge:
             await bridge.say(
-                call_of("large", {"size": 12 * MIB}, "a"), call_of("large", {"size": 70_000}, "b")
+                call_of("large", {"size": 9 * MIB}, "a"), call_of("large", {"size": 70_000}, "b")
             )
-            assert len(text_of(await bridge.answer("a"))) == 12 * MIB
+            assert len(text_of(await bridge.answer("a"))) == 9 * MIB
             assert len(text_of(await bridge.answer("b"))) == 70_000
     assert scene.ledger.count() == 2
 

@@ -54,7 +54,7 @@ async def test_twenty_identical_calls_at_once(scene: Scene, run: str) -> None:
     async with scene.by_hand(run) as bridge:
         ids: list[Any] = [*range(10), *(f"text {n}" for n in range(10))]
         await bridge.say(*(call_of("pay", {"order": "1"}, id_) for id_ in ids))
-        await until(lambda: scene.ledger.count("pay"))
+        await until(lambda: scene.ledger.count("pay"), within=30)
         await bridge.ask("ping", id="ping")  # all that was said before is heard
         scene.ledger.lets_go()
         assert {text_of(await bridge.answer(id_)) for id_ in ids} == {"pay 1"}
@@ -71,7 +71,7 @@ async def test_two_bridges_make_one_call(scene: Scene) -> None:
             await bridge.ask("ping", id="ping")
         for bridge in (one, other):
             await bridge.say(call_of("pay", {"order": "1"}, 1))
-        await until(lambda: scene.ledger.count("pay"))
+        await until(lambda: scene.ledger.count("pay"), within=30)
         scene.ledger.lets_go()
         assert [text_of(await bridge.answer(1)) for bridge in (one, other)] == ["pay 1"] * 2
     assert scene.ledger.lines == ["pay 1"]

@@ -161,7 +161,8 @@ class McpDesk:
         caller = self._under_way.called(session, call.id)
         written = await call_it(named, writer, tale)
         caller.took(tale.handed)
-        if asked.upstream.stateful and tale.status in ("executed", "replayed"):
+        safe = tale.incoming is not None and tale.incoming.safe
+        if asked.upstream.stateful and not safe and tale.status in ("executed", "replayed"):
             remember = self._sessions.made if tale.status == "executed" else self._sessions.given
             remember(tale.call, session)
         return written

@@ -23,6 +23,10 @@ from proxy.errors import (
 )
 from proxy.upstream.base import NotSent
 
+# Where a call can be looked at by whoever reads this; a session without a proxy has other words.
+AT_PROXY = " --proxy URL`, URL being this proxy's,"
+BESIDE = "`, with the --state-dir or --store that this has,"
+
 
 def in_doubt(call: Call, doubt: Doubt, why: str = "") -> InDoubt:
     """`why`: what keeps semel from settling it by itself."""
@@ -39,7 +43,7 @@ def in_doubt(call: Call, doubt: Doubt, why: str = "") -> InDoubt:
     return InDoubt(
         f"Whether this call took effect is not known ({doubt.reason}). It is held and not sent again by "
         f"itself{f': {why}' if why else ''}. Find out at the upstream, then settle it: `semel calls show "
-        f"{call.id} --proxy URL`, URL being this proxy's, says what is known and how.",
+        f"{call.id}{AT_PROXY} says what is known and how.",
         **members,
     )
 

@@ -13,6 +13,7 @@ from proxy.core.policy import PolicySet, Upstream
 from proxy.errors import AnswerUnavailable, Refusal
 from proxy.front.address import UpstreamAddress
 from proxy.front.incoming import Asked, Incoming, enter_run, understand
+from proxy.front.mcp import PASSED
 from proxy.front.mcp_batch import BROKEN_OFF, CONNECTION_CLOSED
 from proxy.front.mcp_memory import Annotations, Recollections, Server, Session
 from proxy.front.naming import Namer
@@ -22,6 +23,7 @@ from proxy.front.sending import Told
 from proxy.front.tale import Tale
 from proxy.observe import Observer
 from proxy.problem import problem_of, render_rpc
+from proxy.refusals import AT_PROXY, BESIDE
 from proxy.runs.claiming import RunAsk
 from proxy.spool import Spool
 from proxy.stream import CutOff
@@ -66,12 +68,14 @@ class Calls:
             tale.code, tale.delivered = 200, True
         except Refusal as refusal:
             tale.status, tale.code, tale.problem = "refused", 200, problem_of(refusal).name
+            refusal.detail = refusal.detail.replace(AT_PROXY, BESIDE)
             answer = Answer(render_rpc(refusal, call.id)[2].strip())
         except CutOff:
             tale.status = "refused"  # what was sent is recorded, or held: asking again shows which
         except Exception as defect:  # whoever asked must not wait for ever
             tale.status = "refused"
-            self._observer.noted("defect", error="".join(traceback.format_exception(defect)))
+            told = "".join(traceback.format_tb(defect.__traceback__))  # its words may repeat what is secret
+            self._observer.noted("defect", error=f"{told}{type(defect).__name__}")
         finally:
             self._observer.served(tale.served("TOOL", len(answer.line), time.monotonic() - began))
         return answer
@@ -84,6 +88,8 @@ class Calls:
             assert asked.message is not None
             guard = self._sessions.guard(self._client.session, book)
             asked = asked._replace(message=asked.message._replace(check=guard))
+        if entered is not None:  # whatever else is said goes by without a record
+            await self._works.books.passed(entered.book, PASSED)
         incoming = tale.incoming = await understand(asked, self._namer, entered)
         if incoming.ask is None:
             if entered is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from proxy.core.canonical import Body
 from proxy.core.identity import credential_names, key_in_body, principal, sort_headers
+from proxy.core.jsonrpc import Id
 from proxy.core.policy import KeyRecipe
 
 # Headers that stay the same over one call's retries and differ between calls.
@@ -24,6 +25,14 @@ class Evidence(NamedTuple):
 
 
 NO_EVIDENCE = Evidence(NO_TOKENS, 0, b"")
+
+
+def of_request(session: bytes, id_: Id, secret: bytes) -> frozenset[str]:
+    """Of a JSON-RPC request: no other of its session has its id. Without a session nothing is known."""
+    if not session:
+        return NO_TOKENS
+    name = f"rpc {type(id_).__name__} {id_} ".encode("utf-8", "surrogatepass")
+    return frozenset({blake2b(name + session, digest_size=16, key=secret).hexdigest()})
 
 
 def evidence_of(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from proxy.core.headers import Headers
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.core.policy import TOOL_METHOD, TOOLS_NAME, PolicySet
+from proxy.core.policy import TOOL_METHOD, TOOL_SCHEME, TOOLS_NAME, PolicySet
 from proxy.errors import BadRequest, ConfigurationError, TooLarge
 from proxy.explaining.budgeted import within_budget
 from proxy.explaining.idle import idle_names
@@ -146,7 +146,9 @@ def _read(
     headers = with_content_type(typed, question.body)
     address = find_address(question.url, policies, settings.listen)
     of_tools = address.upstream == TOOLS_NAME
-    upstream = policies.tools if of_tools else find_upstream(policies, address)
+    known = policies.tools if of_tools else policies.upstreams.get(address.upstream)
+    at_hand = known is not None and known.scheme == TOOL_SCHEME  # `semel mcp` runs it, or the agent
+    upstream = known if known is not None and at_hand else find_upstream(policies, address)
     said = said_to_semel(headers)
     speaker = agree(_run_given(question.run), address.speaker, said.speaker)
     call = None if liked is None else liked.call

@@ -83,6 +83,7 @@ class Handler:
             giver=self._giver,
             namer=self._namer,
             books=books,
+            runs=runs,
             aside=aside,
             observer=observer,
             body_limit=limits.body,

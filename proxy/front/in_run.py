@@ -11,7 +11,9 @@ from proxy.core.divergence import group_of
 from proxy.core.identity import Identity
 from proxy.core.occurrence import repeat_in_run
 from proxy.core.policy import DEFAULT_NAME, Rule, Upstream
+from proxy.core.retry_evidence import of_request
 from proxy.front.naming import Named
+from proxy.front.rpc import session_of
 from proxy.front.run_ref import Speaker
 from proxy.front.sending import Sending
 from proxy.runs.book import Book
@@ -56,6 +58,10 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) 
     if named.shared is not None:
         asked = Ask(named.shared, _never_refused(rule), named.safe, False, sending)
         shared = SharedCall(asked._replace(payer=entered.book.run.name))
+    evidence, message = named.evidence, sending.message
+    if message is not None:
+        of_it = of_request(session_of(message.headers), message.id, sending.veiling.secret)
+        evidence = evidence._replace(tokens=evidence.tokens | of_it)
     return RunAsk(
         book=entered.book,
         family=family,
@@ -63,7 +69,7 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) 
         safe=named.safe,
         sending=sending,
         group=group,
-        evidence=named.evidence,
+        evidence=evidence,
         occurrence=told.occurrence,
         repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
         shared=shared,

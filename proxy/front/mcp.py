@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from proxy.core.canonical import FORM
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.jsonrpc import (
@@ -29,6 +28,7 @@ from proxy.core.jsonrpc import (
     error,
     hear,
 )
+from proxy.core.retry_evidence import of_request
 from proxy.errors import Refusal
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
@@ -43,6 +43,7 @@ from proxy.front.sending import without_the_body
 from proxy.front.tale import Tale
 from proxy.front.turns import HttpRequest
 from proxy.observe import Observer
+from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.spool import Spool
 from proxy.stream import CutOff
@@ -55,6 +56,8 @@ READ_INLINE = 64 * 1024
 PASSED = "mcp"
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([^"';,\s]*)""", re.IGNORECASE)
 _UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
+FORM, LONGEST_NAME = b"application/x-www-form-urlencoded", 256
+_FIRST_PAIR = re.compile(rb"[A-Za-z_][A-Za-z0-9_.%-]*=")
 GONE_BY = ((b"Semel-Status", b"refused"), (b"Content-Length", b"0"))
 
 CallIt: TypeAlias = Callable[[Asked, ReplyWriter, Tale], Awaitable[Written]]
@@ -67,6 +70,7 @@ class McpDesk:
         giver: Giver,
         namer: Namer,
         books: RunBooks,
+        runs: RunAsking,
         aside: Aside,
         observer: Observer,
         body_limit: int,
@@ -74,6 +78,7 @@ class McpDesk:
         self._giver = giver
         self._namer = namer
         self._books = books
+        self._runs = runs
         self._aside = aside
         self._observer = observer
         self._body_limit = body_limit
@@ -96,15 +101,13 @@ class McpDesk:
             asked = asked._replace(address=asked.address._replace(raw_path=""))
         if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
             return self._end_later(asked, writer, tale)
-        if asked.method != "POST":
+        if asked.method != "POST" or is_form(asked.headers, asked.body):
             return await self._pass(asked, (), writer, tale)
         try:
             heard = await self._hear(asked)
         except Unclear as unclear:
-            if _is_form(asked.headers):  # a client that asks for a token: no message at all
-                return await self._pass(asked, (), writer, tale)
             return _unclear(unclear, writer, tale)
-        others = self._going_on(asked, heard)
+        others = await self._going_on(asked, heard)
         if not heard.calls:
             return await self._others(asked, heard, others, writer, tale)
         if not heard.is_batch:
@@ -158,22 +161,33 @@ class McpDesk:
         caller = self._under_way.called(session, call.id)
         written = await call_it(named, writer, tale)
         caller.took(tale.handed)
-        if asked.upstream.stateful and tale.status in ("executed", "replayed"):
+        safe = tale.incoming is not None and tale.incoming.safe
+        if asked.upstream.stateful and not safe and tale.status in ("executed", "replayed"):
             remember = self._sessions.made if tale.status == "executed" else self._sessions.given
             remember(tale.call, session)
         return written
 
     # ---- everything else ----
 
-    def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
+    async def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
         """Without cancellations that could stop a call with effects."""
-        session = Session.of(asked)
+        others = [each for each in heard.messages if isinstance(each, Other)]
+        return tuple(
+            [each for each in others if each.method != CANCELLED or await self._may_cancel(asked, each)]
+        )
 
-        def goes_on(other: Other) -> bool:
-            cancels = other.method == CANCELLED
-            return not cancels or self._under_way.cancelled(session, other.params.get("requestId"))
-
-        return tuple(each for each in heard.messages if isinstance(each, Other) and goes_on(each))
+    async def _may_cancel(self, asked: Asked, cancelled: Other) -> bool:
+        session, id_ = Session.of(asked), cancelled.params.get("requestId")
+        if not isinstance(id_, int | str):
+            return False
+        if self._under_way.cancelled(session, id_):
+            return True
+        if not self._under_way.knows(session, id_):  # another process may serve it
+            entered = await enter_run(asked, self._books)
+            if entered is not None:
+                tokens = of_request(session.id, id_, self._namer.veiling.secret)
+                await self._runs.gave_up(entered.book, tokens)
+        return False
 
     async def _others(
         self, asked: Asked, heard: Heard, others: tuple[Other, ...], writer: ReplyWriter, tale: Tale
@@ -240,9 +254,12 @@ def heard_in(headers: Headers, body: Spool, limit: int) -> Heard:
         raise Unclear(PARSE_ERROR, f"The body cannot be decoded: {undecodable}.") from None
 
 
-def _is_form(headers: Headers) -> bool:
-    types = [value for name, value in headers if name.lower() == b"content-type"]
-    return [value.partition(b";")[0].strip().lower() for value in types] == [FORM.encode()]
+def is_form(headers: Headers, body: Spool | None) -> bool:
+    """OAuth's requests are forms. Nobody takes one for a message, whatever they think of its type."""
+    kinds = [value.strip().lower() for name, value in headers if name.lower() == b"content-type"]
+    if kinds not in ([FORM], [FORM + b";charset=utf-8"], [FORM + b"; charset=utf-8"]) or codings(headers):
+        return False
+    return body is not None and _FIRST_PAIR.match(body.read(0, LONGEST_NAME)) is not None
 
 
 def _is_all(call: ToolCall, asked: Asked) -> bool:

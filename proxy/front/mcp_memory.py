@@ -255,7 +255,7 @@ class Recollections:
                     f"The upstream {name!r} is stateful, and this session was given answers of calls that "
                     "were made in an earlier one. The server of this session has not seen them, so a further "
                     "call would find another state than the agent believes, and nothing was sent. Begin a "
-                    "new run, or fork this one before the first such call."
+                    "new run, or one that makes them again: `semel runs fork RUN --at N --as NEW --resend`."
                 )
 
         return check

@@ -96,6 +96,10 @@ class RunAsking:
             await self._books.refresh(ask.book, anyway=True)
             self._books.refuse_expired(ask.book)
 
+    async def gave_up(self, book: Book, tokens: frozenset[str]) -> None:
+        """Whoever asked with these says that it no longer waits."""
+        await self._from_record.uses.gave_up(tokens, book)
+
     async def _ask_once(self, ask: RunAsk, turn: _Turn) -> Reply | None:
         """None: something has changed, look again."""
         if ask.occurrence is None:

@@ -168,6 +168,16 @@ class Book:
         claimed_it = step.attempt == self.attempt and step.run == self.run.name
         return claimed_it or step.key in self._exchanges
 
+    def served_with(self, tokens: frozenset[str]) -> tuple[bytes, Exchange] | None:
+        """The caller of this attempt whose request had these, and what it was served from."""
+        found = (
+            (key, exchange)
+            for key, known in self._exchanges.items()
+            for exchange in known.values()
+            if exchange.tokens & tokens
+        )
+        return max(found, key=lambda each: each[1].number, default=None)
+
     def lives_on_anothers(self, upstream: str) -> bool:
         """This attempt was given what another did with this upstream, not only looked up."""
         return any(

@@ -59,7 +59,7 @@ class FromRecord:
         self._clock = clock
         self._observer = observer
         self._claiming = claiming
-        self._uses = Uses(store, ledger, clock, books)
+        self.uses = Uses(store, ledger, clock, books)
 
     async def serve(
         self,
@@ -129,7 +129,7 @@ class FromRecord:
         step, handover, counts = chosen
         call = await self._claiming.row(ask, step)
         if counts:
-            call = await self._uses.count(call, handover)
+            call = await self.uses.count(call, handover)
         assert call.answer is not None  # done, or sealed with an answer
         lost = call.answer.place is Place.NOWHERE
         produced = None if lost else await self._ledger.answers.produce(call, call.answer)
@@ -167,7 +167,7 @@ class FromRecord:
         if call is None:  # its claim came to nothing
             return None
         if counts:
-            await self._uses.count(call, handover)
+            await self.uses.count(call, handover)
         identity = occurrence_of(ask.family, step.run, step.occurrence)
         return handing_on(await self._flights.join(flight, identity, patience.others), handover)
 
@@ -176,7 +176,7 @@ class FromRecord:
         step, handover, counts = chosen
         call = await self._claiming.row(ask, step)
         if counts:
-            call = await self._uses.count(call, handover)
+            call = await self.uses.count(call, handover)
         while call.state is State.PENDING:
             await self._exchange.stand_by(core.Wait(call), patience)
             present = await self._ledger.get(step.key)
@@ -206,7 +206,7 @@ class FromRecord:
         try:
             again = await self._exchange.doubts.may_resend(call, ask.rule, ask.sending)
         except InDoubt:
-            await self._uses.receive(call, "in-doubt", ask.book)
+            await self.uses.receive(call, "in-doubt", ask.book)
             raise
         if not again:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from proxy.clock import Clock
@@ -82,6 +83,22 @@ class Uses:
             state, call = call.state, await self._again(call, fence)
             if call.state is not state:  # it has an answer by now, or a person knew more
                 raise Superseded
+
+    async def gave_up(self, tokens: frozenset[str], book: Book) -> None:
+        """Whoever asked with these no longer waits, whichever process serves it: the same call, made again,
+        is that one. Durable, and behind whatever that process still says of handing it on."""
+        found = book.served_with(tokens)
+        call = None if found is None else await self._ledger.get(found[0])
+        if found is None or call is None or call.run != book.run.name:
+            return
+        key, served = found
+        number, now = book.next_number(key), self._clock.now()
+        left = replace(served, number=number, owner=self._store.owner, at=now)
+        handover = Handover(self._store, book, key, book.start(key, left))
+        handover.abandoned()
+        with suppress(Superseded):
+            while not await self._write(call, _in_run(call), "left", "its caller no longer waits", handover):
+                call = await self._again(call, call.fence)
 
     async def _write(
         self, call: Call, in_run: InRun, event: str, why: str, handover: Handover | None

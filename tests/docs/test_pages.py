@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_commands_in_the_text_exist(page: Path) -> None:
 
 def options_of(one: object) -> set[str]:
     return {spelling for action in getattr(one, "_actions", []) for spelling in action.option_strings}
+
+
+def test_configurations_of_mcp_clients_start_semel() -> None:
+    """Each is JSON, and what it has after `semel` is a command line that semel takes, up to the server's."""
+    page = ROOT / "docs" / "how-to" / "mcp-clients.md"
+    configured = [json.loads(block.text) for block in blocks(page, "json")]
+    servers = [one for said in configured for one in (said.get("mcpServers") or said["servers"]).values()]
+    wrapped = [one["args"] for one in servers if Path(one.get("command", "")).name == "semel"]
+    started = [parser().parse_args(words) for words in wrapped]
+    assert len(started) >= 5
+    for options in started:
+        assert (options.upstream, options.run_ref, options.cmd[0]) == ("shop", None, "--"), options
+    for block in blocks(page, "python"):
+        compile(block.text, str(block), "exec")
 
 
 def test_there_are_examples_to_check() -> None:

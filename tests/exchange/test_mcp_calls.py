@@ -207,6 +207,24 @@ async def test_doubt_shows_nothing_of_a_whole_answer() -> None:
     assert "slow" in str(caught.value.members), "but for an excerpt"
 
 
+@in_virtual_time
+@pytest.mark.parametrize("status", [200, 400, 500])
+async def test_nothing_of_a_whole_answer_is_shown_before_it_was_read(status: int) -> None:
+    """What it means stands in it."""
+    talk = Talk()
+    semel, asked = server(talk), calling()
+    caller = semel.start(asked)
+    await talk.sent.wait()
+    talk.head(status, JSON)
+    talk.part(message(id=7, error={"code": -32001}))
+    flight = next(iter(semel.flights.by_key.values()))
+    await until(lambda: flight.capture.received > 0)
+    assert not flight.capture.can_begin
+    talk.end(Answered(status))
+    with pytest.raises(InDoubt):
+        await caller
+
+
 # ---- released ----
 
 

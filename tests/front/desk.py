@@ -83,6 +83,7 @@ class Desk:
             giver=cast("Any", self),
             namer=namer,
             books=cast("Any", None),
+            runs=cast("Any", None),
             aside=self.aside,
             observer=self.notes,
             body_limit=100_000,
@@ -100,13 +101,19 @@ class Desk:
         return writer.whole(*self.answer)
 
     async def post(
-        self, body: bytes, headers: Headers = (), *, path: str = "/", method: str = "POST"
+        self,
+        body: bytes,
+        headers: Headers = (),
+        *,
+        path: str = "/",
+        method: str = "POST",
+        typed: bool = True,
     ) -> tuple[Said, Tale]:
         page, tale = Page(), Tale()
         length = () if method != "POST" else ((b"Content-Length", b"%d" % len(body)),)
         asked = Asked(
             method,
-            (*PLAIN, *headers, *length),
+            (*(PLAIN if typed else PLAIN[:1]), *headers, *length),
             UpstreamAddress("shop", path, None),
             PolicySet({"shop": self.upstream}),
             self.upstream,

@@ -131,6 +131,47 @@ async def test_listening_and_leaving_pass(desk: Desk) -> None:
     assert desk.passed[0].target == b"/mcp", "the base_url itself"
 
 
+FORM = (b"Content-Type", b"application/x-www-form-urlencoded")
+
+
+async def test_a_form_passes(desk: Desk) -> None:
+    """OAuth's requests may go to the same host, and no reader takes a form for a message."""
+    for body in (b"grant_type=refresh_token&refresh_token=x", b"token=x"):
+        await desk.post(body, (FORM,), typed=False)
+        out = desk.passed[-1]
+        assert out.body is not None
+        assert out.body.whole() == body
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (CALL.replace(b'"method"', b'"Method"'), (FORM,)),
+        (b"grant_type=x", (FORM, (b"Content-Type", b"application/json"))),
+        (b"grant_type=x", ((b"Content-Type", FORM[1] + b"; charset=utf-7"),)),
+        (b"grant_type=x", (FORM, (b"Content-Encoding", b"gzip"))),
+        (b" a=b", (FORM,)),
+        (b"1=b", (FORM,)),
+        (b"", (FORM,)),
+        (b"grant_type=x", ()),
+    ],
+    ids=range(8),
+)
+async def test_what_only_says_that_it_is_a_form_does_not_pass(
+    desk: Desk, body: bytes, headers: Headers
+) -> None:
+    """Some servers do not look at the type."""
+    said, _ = await desk.post(body, headers, typed=False)
+    assert said.status == 400
+    assert desk.passed == []
+
+
+async def test_a_call_that_says_it_is_a_form_is_a_call(desk: Desk) -> None:
+    """By its bytes."""
+    await desk.post(CALL, (FORM,), typed=False)
+    assert len(desk.called) == 1
+
+
 # ---- what goes nowhere ----
 
 

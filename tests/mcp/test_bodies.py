@@ -60,3 +60,18 @@ async def test_a_batch(tmp_path: Path, shape: str) -> None:
             (told,) = heard(await raw_call(semel.port, request(shape, batch))).messages
             assert sorted(str(each["id"]) for each in told) == ["1", "2", "ping"]
     assert sorted(bank.paid) == ["a", "b"]
+
+
+async def test_a_long_one(tmp_path: Path) -> None:
+    """Beyond what is read in passing: as whole, and as much the same call, as a short one."""
+    order = "ä" * 100_000
+    async with Bank(events=True) as bank, inside(tmp_path, bank.port) as semel:
+        texts = [request("plain", pays(1, order)), request("gzip", [pays(2, order), PING])]
+        alone, batch = [heard(await raw_call(semel.port, text)) for text in texts]
+        assert alone.last["result"] == {"paid": 1}
+        (array,) = batch.messages
+        found = {each["id"]: each["result"] for each in array}
+        assert found == {2: {"paid": 1}, "ping": {"method": "ping"}}
+        other = heard(await raw_call(semel.port, request("plain", pays(3, order + "x"))))
+        assert other.last["result"] == {"paid": 2}
+    assert bank.paid == [order, order + "x"]

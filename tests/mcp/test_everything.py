@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from tests.inside import until
 from tests.mcp.clients import LEGACY, agree, call, client, problem_of, times_out
 from tests.mcp.scene import inside
 from tests.mcp.servers import Shop
@@ -50,6 +51,21 @@ async def test_a_late_answer(tmp_path: Path, everything_port: int) -> None:
         async with client(semel.url(), LEGACY) as at:
             await times_out(at, *LONG)
             assert "completed" in (await call(at, *LONG)).text
+        assert far.sent_up.count(CALLED) == 1
+
+
+async def test_its_client_takes_up_a_lost_stream(tmp_path: Path, everything_port: int) -> None:
+    """The events have ids, so the client asks for the rest of its stream and has its answer; the operation
+    runs once, also for whoever asks again."""
+    async with Tap(everything_port) as far, inside(tmp_path, far.port) as semel, Tap(semel.port) as near:
+        async with client(f"{near.url}{semel.path()}", LEGACY) as at:
+            calling = asyncio.create_task(call(at, *LONG))
+            await until(lambda: b"notifications/progress" in b"".join(each.down for each in near.passages))
+            near.cut()
+            told = await calling
+            assert "completed" in told.text
+            assert b"last-event-id" in near.sent_up.lower()
+            assert await call(at, *LONG) == told
         assert far.sent_up.count(CALLED) == 1
 
 

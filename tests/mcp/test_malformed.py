@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.inside import call as http
+from tests.mcp.bank import Bank
 from tests.mcp.clients import LEGACY, MODERN, REFUSED
 from tests.mcp.scene import Behind, inside
 from tests.mcp.servers import Shop
@@ -43,6 +44,7 @@ BAD = {
     "two of them": said(call_of(PAY) + call_of(PAY), PARSE),
     "no text": Bad(call_of(PAY).encode().replace(b"call", b"call\xff"), PARSE),
     "utf-16": Bad(call_of(PAY).encode("utf-16"), PARSE),
+    "a mark at its head": Bad(call_of(PAY).encode("utf-8-sig"), PARSE),
     "a trailing comma": said(call_of(PAY)[:-1] + ",}", PARSE),
     "a comment": said(call_of(PAY, '/* */ "id": 7'), PARSE),
     "a number": said("7", REQUEST),
@@ -106,6 +108,18 @@ async def test_what_cannot_be_read_goes_nowhere(scene: Scene, era: str) -> None:
     assert len(scene.far.sent_up) == before
     assert await scene.semel.calls() == []
     assert scene.shop.ledger.lines == []
+
+
+async def test_what_cannot_be_read_is_no_form_either(tmp_path: Path) -> None:
+    """Forms pass, for the sake of tokens. A server that does not look at the type would take one of these
+    for a call, and nobody would have it on record."""
+    async with Bank() as bank, inside(tmp_path, bank.port) as semel:
+        for name, bad in BAD.items():
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            answer = await http(semel.port, "POST", semel.path(), headers, bad.body)
+            assert (answer.status, answer.semel) == (400, "refused") or name == "empty", name
+        assert await semel.calls() == []
+    assert bank.asked == []
 
 
 async def test_a_body_that_is_too_long(scene: Scene) -> None:

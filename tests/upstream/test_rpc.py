@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from proxy.core.headers import Headers
 from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
+from proxy.core.sse import split_events
 from proxy.spool import Spool
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from proxy.upstream.rpc import LARGEST_EVENT, LONGEST_PAUSE, PATIENCE, PAUSE, RpcUpstream
@@ -277,7 +278,9 @@ def test_wherever_streams_break_nothing_is_spliced_into_an_event(data: st.DataOb
         left = b"".join(events[at:])
         size = data.draw(st.integers(len(events[0]) if at == 0 else 0, len(left)))
         steps.append(data.draw(st.sampled_from([ends, breaks]))(left[:size]))
-        whole = sum(len(b"".join(events[at : n + 1])) <= size for n in range(at, len(events)))
+        # CRLF CR is a blank line already: the LF behind it may be missing.
+        seen = size + (end == b"\r\n")
+        whole = sum(len(b"".join(events[at : n + 1])) <= seen for n in range(at, len(events)))
         if whole == 0 and sum(not step.parts[0] for step in steps) >= PATIENCE - 1:
             return
         at += whole
@@ -287,7 +290,7 @@ def test_wherever_streams_break_nothing_is_spliced_into_an_event(data: st.DataOb
         return
     result, sink, network = run(sent(*steps))
     assert result == Answered(200, 7)
-    assert sink.body.replace(b"\r\r\n", b"\r\r") == b"".join(events)
+    assert split_events(sink.body) == split_events(b"".join(events))
     assert network.last_ids == expected_ids
 
 

@@ -96,6 +96,8 @@ def _spoken(result: Answered, capture: Capture, rule: Rule, call: Call, now: flo
     body = readable_body(capture)
     if body is None and 200 <= status < 300 and capture.has_its_end:
         verdict = Verdict.FINAL  # too long to be read, and complete
+        if asked:
+            capture.keep_nothing(ASKED)
     else:
         spoken = spoken_in(body, rpc, events=is_event_stream(capture.headers))
         verdict = judge_spoken(status, spoken, safe=call.safe, rule=rule.outcome)

@@ -26,6 +26,7 @@ HINTS = {
 }
 _lock = threading.Lock()
 _answers: dict[str, Any] = {}
+_last: list[object] = []  # what is answered when its stdin has ended
 
 
 def say(message: object) -> None:
@@ -58,7 +59,9 @@ def die(number: int) -> None:
 
 def twice(id_: object, told: str) -> None:
     say(result(id_, told))
+    time.sleep(0.1)
     say(result(id_, "the second answer"))
+    say(NOTE)
 
 
 def leave_a_child(id_: object, told: str) -> None:
@@ -125,6 +128,7 @@ def call(ledger: Ledger, id_: object, params: dict[str, Any]) -> None:
         told = "x" * arguments["size"]
     elif tool == "asks":
         told += f": {ask_client(arguments['method'], {'order': arguments.get('order')})}"
+        told += "x" * arguments.get("pad", 0)
     elif tool == "umask":
         mask = os.umask(0)
         told = f"{mask:03o}"
@@ -146,6 +150,8 @@ def hear(ledger: Ledger, message: dict[str, Any]) -> None:
         say({"jsonrpc": "2.0", "id": id_, "result": {"tools": tools}})
     elif method == "slow":
         ledger.write("slow")
+    elif method == "last":
+        _last.append(id_)
     elif method == "initialize":
         info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"}}
         say({"jsonrpc": "2.0", "id": id_, "result": {"protocolVersion": "2025-11-25", **info}})
@@ -173,6 +179,8 @@ def main() -> None:
             continue
         for each in message if isinstance(message, list) else [message]:
             hear(ledger, each)
+    for id_ in _last:
+        say(result(id_, "the last word"))
     while "stubborn" in sys.argv:
         time.sleep(1)
 

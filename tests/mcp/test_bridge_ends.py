@@ -62,12 +62,12 @@ async def test_stdin_ends(scene: Scene) -> None:
     """With nothing under way: status 0, and the server with it. What was asked before is answered."""
     async with scene.by_hand() as bridge:
         server = await bridge.started()
-        await bridge.say(call_of("pay", {"order": "1"}, 1), {"jsonrpc": "2.0", "id": 2, "method": "x"})
+        await bridge.say(call_of("pay", {"order": "1"}, 1), {"jsonrpc": "2.0", "id": 2, "method": "last"})
         bridge.leave()
         assert await bridge.ended() == 0
         assert not alive(server)
         assert text_of(await bridge.answer(1)) == "pay 1"
-        assert await bridge.answer(2)
+        assert text_of(await bridge.answer(2)) == "the last word"  # said when its own stdin had ended
     assert await scene.states() == ["done"]
 
 

@@ -114,7 +114,9 @@ def seen(name: Path) -> tuple[list[bytes], list[bytes]]:
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-@pytest.mark.parametrize("session", ["everything", "shop legacy", "shop modern"])
+@pytest.mark.parametrize(
+    "session", ["everything", pytest.param("shop legacy", marks=pytest.mark.soak), "shop modern"]
+)
 async def test_a_session_is_the_same_session(
     scene: Scene, session: str, request: pytest.FixtureRequest
 ) -> None:

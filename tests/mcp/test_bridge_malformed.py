@@ -126,11 +126,10 @@ async def test_a_server_that_says_too_much(scene: Scene) -> None:
     [
         ("noise", [b"Server is listening...", b"\xff\xfe{"]),
         ("array", [b'{"jsonrpc": "2.0", "method": "notifications/x"}']),
-        ("twice", []),
     ],
 )
 async def test_what_a_server_should_not_say(scene: Scene, tool: str, before: list[bytes]) -> None:
-    """Words that are no message go by. An answer in an array is one; a second answer is none."""
+    """Words that are no message go by. An answer in an array is one."""
     async with scene.by_hand("night+a1") as bridge:
         assert text_of(await bridge.call(tool, {"order": "1"}, 1)) == f"{tool} 1"
         await bridge.ask("ping", id=2)
@@ -138,6 +137,14 @@ async def test_what_a_server_should_not_say(scene: Scene, tool: str, before: lis
     async with scene.by_hand("night+a2") as bridge:
         assert text_of(await bridge.call(tool, {"order": "1"}, 8)) == f"{tool} 1"
     assert scene.ledger.count() == 1
+
+
+async def test_a_second_answer_is_none(scene: Scene) -> None:
+    """The first is on record, and all that the client hears."""
+    async with scene.by_hand() as bridge:
+        assert text_of(await bridge.call("twice", {"order": "1"}, 1)) == "twice 1"
+        await bridge.request("notifications/x")
+        assert len(bridge.answers(1)) == 1
 
 
 async def test_ids_that_a_server_spells_otherwise(scene: Scene) -> None:

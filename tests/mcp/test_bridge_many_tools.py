@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.bridging import META, Scene, call_of, problem_in, text_of
-from tests.mcp.clients import ERAS, call
+from tests.mcp.clients import ERAS, LEGACY, MODERN, call
 from tests.mcp.shop import MANY
 from tests.process import ROOT
 
@@ -52,7 +52,7 @@ async def test_thirty_tools_over_a_restart(scene: Scene, era: str, any_store: No
     await twice(replace(scene, server="shop"), era, "night+a1", "night+a2")
 
 
-@ERAS
+@pytest.mark.parametrize("era", [pytest.param(LEGACY, marks=pytest.mark.soak), MODERN])
 async def test_thirty_tools_outside_a_run(scene: Scene, era: str) -> None:
     """The same where nothing is said of a run: an identical call is the same call."""
     await twice(replace(scene, server="shop"), era, "", "")

@@ -111,6 +111,18 @@ async def test_the_server_asks_the_client(scene: Scene, method: str) -> None:
     assert scene.ledger.count("asks") == 1
 
 
+async def test_a_long_answer_after_a_question(scene: Scene) -> None:
+    """One that is too long to be read is good once too."""
+    wanted = {"order": "1", "method": "elicitation/create", "pad": 9 * 2**20}
+    async with scene.by_hand() as bridge:
+        await bridge.say(call_of("asks", wanted, 7))
+        asked = await bridge.request("elicitation/create")
+        await bridge.say({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
+        assert len(text_of(await bridge.answer(7))) > 9 * 2**20
+        assert problem_in(await bridge.call("asks", wanted, 8)) == "answer-unavailable"
+    assert scene.ledger.count("asks") == 1
+
+
 async def test_what_is_no_call_goes_by(scene: Scene) -> None:
     """Requests, with whatever they carry, also unknown ones and those with ids of their own kind."""
     async with scene.by_hand("night+a1") as bridge:

@@ -17,6 +17,9 @@ CALL = "tools/call"
 LIST_TOOLS = "tools/list"
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
+MOST_IN_A_BATCH = 1000
+# The protocol has 128; what is longer, or cannot be shown, does not go into a record.
+LONGEST_NAME = 256
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 # What semel says by itself. Servers choose between -32000 and -32099; MCP has given a meaning to some.
 REFUSED = -32080
@@ -86,6 +89,8 @@ def _heard(text: str) -> Heard:
     value, start = one_value(text), after_space(text, 0)
     if isinstance(value, dict):
         return Heard((_message(text, Member("", start, len(text.rstrip()), value)),), is_batch=False)
+    if isinstance(value, list) and len(value) > MOST_IN_A_BATCH:
+        raise Unclear(INVALID_REQUEST, f"A batch has at most {MOST_IN_A_BATCH} messages.")
     if not isinstance(value, list) or not value:
         raise Unclear(INVALID_REQUEST, "A JSON-RPC message is an object, or an array of such objects.")
     found = tuple(_message(text, element) for element in elements(text, start))
@@ -108,6 +113,8 @@ def _message(text: str, place: Member) -> Message:
         if _folded(method) == CALL:
             raise Unclear(INVALID_REQUEST, f"Write {CALL!r}, not {method!r}.", known)
         params = said["params"].value if "params" in said else None
+        if method == CANCELLED and isinstance(params, dict):  # which one is meant must be beyond doubt too
+            _unmistakable(text, said["params"].begin, frozenset({"requestId"}), CANCELLED)
         return Other(known, method, raw, params if isinstance(params, dict) else {})
     if known is None:
         raise Unclear(INVALID_REQUEST, f"A {CALL} needs an 'id', a text or a whole number.")
@@ -162,8 +169,8 @@ def _folded(name: str) -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Half a surrogate pair is none."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+    """Half a surrogate pair is none, nor is what cannot be shown."""
+    return name.isprintable() and len(name) <= LONGEST_NAME
 
 
 def is_id(value: object) -> bool:

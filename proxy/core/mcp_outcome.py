@@ -48,11 +48,16 @@ def spoken_in(body: bytes | None, id_: Id, *, events: bool) -> Spoken:
 
 
 def _messages(body: bytes, *, events: bool) -> Iterator[Any]:
-    for text in map(data_of, split_events(body)) if events else (body,):
+    for text in map(data_of, filter(_may_count, split_events(body))) if events else (body,):
         try:
             yield read(text)
         except (ValueError, RecursionError):
             continue
+
+
+def _may_count(event: bytes) -> bool:
+    """Responses and questions have an id; of what only tells how it goes there may be very many."""
+    return b'"id"' in event or b"\\u" in event
 
 
 def judge_spoken(status: int, spoken: Spoken, *, safe: bool, rule: OutcomeRule) -> Verdict:
@@ -103,7 +108,9 @@ def _said(status: int, response: dict[str, Any]) -> Verdict:
             return Verdict.NOT_EXECUTED
         if response.get("id") is None:  # some say so of whatever fails, also of what they had begun
             return _without_response(status)
-        return Verdict.IN_DOUBT if code in DOUBTFUL_CODES else Verdict.FINAL
+        if code in DOUBTFUL_CODES:  # with a 4xx it is said of a session that is no more
+            return _without_response(status)
+        return Verdict.FINAL
     result = response.get("result")
     wants_more = isinstance(result, dict) and result.get("resultType") == "input_required"
     return Verdict.NOT_EXECUTED if wants_more else Verdict.FINAL

@@ -18,7 +18,7 @@ from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink,
 from proxy.upstream.client import request_head
 
 # As long a server may let us wait before it is asked again, in seconds; and how long without its word.
-LONGEST_PAUSE, PAUSE = 30.0, 1.0
+LONGEST_PAUSE, PAUSE, SHORTEST_PAUSE = 30.0, 1.0, 0.1
 # So often in a row it may have nothing to say, or not be there.
 PATIENCE = 3
 # Of an event that is larger only the end is looked for: after it nothing is asked again.
@@ -62,7 +62,7 @@ class RpcUpstream:
         """Ask for what is missing. How the last question failed; None: it was answered, or not asked."""
         failed, in_vain = None, 0
         while heard.can_be_taken_up and in_vain < PATIENCE:
-            await self._clock.sleep(min(heard.pause, LONGEST_PAUSE))
+            await self._clock.sleep(max(SHORTEST_PAUSE, min(heard.pause, LONGEST_PAUSE)))
             before = heard.last_id
             result = await self._network.send(_asking_for_the_rest(out, before), _Rest(heard), _always)
             failed = None if isinstance(result, Answered) else result

@@ -220,3 +220,18 @@ def test_what_is_no_response_is_silence(body: bytes | None) -> None:
     """And nothing about it raises."""
     assert spoken_in(body, 1, events=False) == SILENCE
     assert spoken_in(body, 1, events=True) == SILENCE
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (200, Verdict.IN_DOUBT),
+        (404, Verdict.NOT_EXECUTED),
+        (400, Verdict.NOT_EXECUTED),
+        (504, Verdict.IN_DOUBT),
+    ],
+)
+def test_a_timeout_further_on_and_a_session_that_is_no_more(status: int, verdict: Verdict) -> None:
+    """Both have the code -32001: the status says which."""
+    response = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "no"}}
+    assert judge_spoken(status, Spoken(response), safe=False, rule=OutcomeRule()) is verdict

@@ -226,14 +226,14 @@ async def test_a_refusal_names_the_request(desk: Desk) -> None:
     assert (problem(said)["id"], problem(said)["error"]["code"]) == (None, PARSE_ERROR)
 
 
-@pytest.mark.parametrize("tool", ["\ud800", "a\udfffb"])
+@pytest.mark.parametrize("tool", ["\ud800", "a\udfffb", "\0", "\n"])
 async def test_a_tool_that_cannot_be_named_is_refused(desk: Desk, tool: str) -> None:
     """Instead of a stumble."""
     said, _ = await desk.post(CALL.replace(b'"pay"', json.dumps(tool).encode()))
     assert said.status == 400
 
 
-@pytest.mark.parametrize("tool", ["a/b", "..", ".", "a b", "ä", "%2F", "a#b?c", "\0", "\n"])
+@pytest.mark.parametrize("tool", ["a/b", "..", ".", "a b", "ä", "%2F", "a#b?c"])
 async def test_any_other_name_is_one_segment(desk: Desk, tool: str) -> None:
     """No two names become one."""
     await desk.post(CALL.replace(b'"pay"', json.dumps(tool).encode()))

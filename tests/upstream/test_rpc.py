@@ -19,7 +19,7 @@ from proxy.core.reachable import Said
 from proxy.core.sse import split_events
 from proxy.spool import Spool
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
-from proxy.upstream.rpc import LARGEST_EVENT, LONGEST_PAUSE, PATIENCE, PAUSE, RpcUpstream
+from proxy.upstream.rpc import LARGEST_EVENT, LONGEST_PAUSE, PATIENCE, PAUSE, SHORTEST_PAUSE, RpcUpstream
 from tests.counts import count
 from tests.exchange.virtual_time import VirtualClock, in_virtual_time, run
 from tests.sending import Collecting
@@ -362,7 +362,7 @@ async def test_as_long_as_there_is_news_it_is_asked_on() -> None:
     [
         (b"", PAUSE),
         (b"retry: 250\n", 0.25),
-        (b"retry: 0\n", 0.0),
+        (b"retry: 0\n", SHORTEST_PAUSE),
         (b"retry: 9999999\n", LONGEST_PAUSE),
         (b"retry: 99999999999999999999\n", PAUSE),
         (b"retry: -1\n", PAUSE),

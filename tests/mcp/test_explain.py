@@ -51,7 +51,7 @@ async def test_a_call_of_an_mcp_server(tmp_path: Path, shop: Shop) -> None:
 def test_of_a_server_that_is_not_there(tmp_path: Path, base: str) -> None:
     """Naming needs no server; over stdio there is no address either."""
     (tmp_path / "shop.yaml").write_text(f"upstream: shop\nprotocol: mcp\n{base}")
-    body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "pay", "arguments": {"n": 1}}}'
+    body = b'{"id": 1, "method": "tools/call", "params": {"name": "pay", "arguments": {"n": 1}}}'
     told = explained(tmp_path, "/shop", body)
     assert (told["request"]["method"], told["request"]["target"]) == ("TOOL", "/pay")
     assert told["arguments"] == [{"field": "body.n", "value": "1"}]

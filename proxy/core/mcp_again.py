@@ -27,7 +27,9 @@ class Again(NamedTuple):
     def message(self, body: bytes) -> bytes:
         """A whole answer that is one message. What cannot be read is given as it was."""
         try:
-            return self._said(body) or b""
+            if isinstance(read(body), list):
+                return self._said(body) or body
+            return for_request(body, self.id, modern=self.modern)
         except (ValueError, RecursionError):
             return body
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, assert_never
 from proxy.core.budget import is_free
 from proxy.core.clauses import UpstreamKey
 from proxy.core.decide import VERDICT_EVENTS, Settlement
-from proxy.core.encoding import Undecodable, codings, decode
+from proxy.core.encoding import TooMuch, Undecodable, codings, decode
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.intent import Call, Doubt, Event
 from proxy.core.jsonrpc import Id
@@ -94,7 +94,7 @@ def _spoken(result: Answered, capture: Capture, rule: Rule, call: Call, now: flo
     status, rpc, asked = result.status, result.rpc, result.asked
     assert rpc is not None
     body = readable_body(capture)
-    if body is None and 200 <= status < 300 and capture.has_its_end:
+    if body is None and 200 <= status < 300 and capture.has_its_end and _is_too_long(capture):
         verdict = Verdict.FINAL  # too long to be read, and complete
         if asked:
             capture.keep_nothing(ASKED)
@@ -219,6 +219,19 @@ def readable_body(capture: Capture, limit: int = READABLE) -> bytes | None:
         return decode(capture.kept.whole(), codings(capture.headers), limit)
     except Undecodable:
         return None
+
+
+def _is_too_long(capture: Capture) -> bool:
+    """Why it is not readable. What is damaged, or in an unknown coding, may be no answer at all."""
+    if capture.kept is None or capture.kept.size > READABLE:
+        return True
+    try:
+        decode(capture.kept.whole(), codings(capture.headers), READABLE)
+    except TooMuch:
+        return True
+    except Undecodable:
+        pass
+    return False
 
 
 def excerpt(capture: Capture) -> str:

@@ -123,12 +123,9 @@ class ServerProcess:
     async def close(self) -> None:
         """It is ended by `stop`."""
 
-    def is_calling(self, id_: Id) -> bool:
-        return (type(id_), id_) in self._waiting
-
     def heard(self, message: Any, line: bytes, others: Callable[[object], bool]) -> bool:  # noqa: ANN401 (JSON)
         """Whether this answers a call. `others`: whether an id is that of another request."""
-        if is_request(message) and message["method"] in ASKING:
+        if is_request(message) and str(message["method"]) in ASKING:
             for each in self._waiting.values():  # nothing says for which of them
                 each.asked = True
         if not is_response(message) or message.get("id") is None:

@@ -6,6 +6,7 @@ A batch with calls in it is answered message by message: over a pipe nothing els
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -18,6 +19,8 @@ from proxy.core.jsonrpc import (
     CANCELLED,
     INVALID_REQUEST,
     LIST_TOOLS,
+    PARSE_ERROR,
+    Heard,
     Id,
     Message,
     Other,
@@ -26,15 +29,22 @@ from proxy.core.jsonrpc import (
     error,
     hear,
     is_id,
+    is_request,
     is_response,
 )
+from proxy.errors import Overloaded
 from proxy.front.mcp_memory import Caller, UnderWay
 from proxy.front.mcp_memory import Session as Whose
+from proxy.problem import render_rpc
 
 _Key: TypeAlias = tuple[type, Id]
 _T = TypeVar("_T")
 # A longer line is read beside the loop.
 READ_INLINE = 64 * 1024
+TOO_MUCH = (
+    "Too many calls are under way, or too long ones, and the server waits for a word of the client: nothing "
+    "was sent. Call again when some are answered."
+)
 
 
 class Limits(NamedTuple):
@@ -55,6 +65,8 @@ class Session:
         self._whose = whose
         self._limits = limits
         self._under_way = UnderWay()
+        self._calling: Counter[_Key] = Counter()  # calls that are not answered, whether or not it has them
+        self._questions: set[_Key] = set()  # what the server has asked the client
         self._passed: set[_Key] = set()  # requests that the server has, and that are no calls
         self._listing: set[_Key] = set()  # of those, the ones for a list of tools
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,7 +83,7 @@ class Session:
                 await self._refuse(None, INVALID_REQUEST, text)
                 continue
             try:
-                heard = await _aside(hear, line)
+                heard = await _aside(_hear_line, line)
             except Unclear as unclear:
                 await self._refuse(unclear.id, unclear.code, str(unclear))
                 continue
@@ -90,22 +102,31 @@ class Session:
     def _is_taken(self, message: Message) -> bool:
         """Its id is that of a call under way: their answers could not be told apart."""
         is_asking = isinstance(message, Other) and message.method and message.id is not None
-        return bool(is_asking) and message.id is not None and self._server.is_calling(message.id)
+        return bool(is_asking) and (type(message.id), message.id) in self._calling
 
     async def _take(self, message: Message) -> None:
         if self._is_taken(message) or (isinstance(message, ToolCall) and self._is_passed(message.id)):
             await self._refuse(message.id, INVALID_REQUEST, f"The id {message.id!r} is in use.")
         elif isinstance(message, ToolCall):
-            size = len(message.text)
-            await self._room.enter(size)
+            size, key = len(message.text), (type(message.id), message.id)
+            if not await self._room.enter(size, lambda: bool(self._questions)):
+                await self._out.write(render_rpc(Overloaded(TOO_MUCH), message.id)[2].strip())
+                return
+            self._calling[key] += 1
             caller = self._under_way.called(self._whose, message.id)  # it may give up in the next line
             task = asyncio.create_task(self._call(message, caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(lambda _: self._room.leave(size))
+            task.add_done_callback(lambda _: self._done(key, size))
         elif not _cancels(message) or self._may_be_cancelled(message.params.get("requestId")):
             self._expect(message)
             await self._server.say(message.text)
+
+    def _done(self, key: _Key, size: int) -> None:
+        self._room.leave(size)
+        self._calling[key] -= 1
+        if not self._calling[key]:
+            del self._calling[key]
 
     def _may_be_cancelled(self, id_: object) -> bool:
         """Whoever gives up a call no longer waits for it; the server does not hear of that."""
@@ -119,8 +140,11 @@ class Session:
         return isinstance(id_, int | str) and (type(id_), id_) in self._passed
 
     def _expect(self, message: Message) -> None:
-        if isinstance(message, Other) and message.method and message.id is not None:
+        if isinstance(message, Other) and message.id is not None:
             key = (type(message.id), message.id)
+            if not message.method:
+                self._questions.discard(key)
+                return
             self._passed.add(key)
             if message.method == LIST_TOOLS:
                 self._listing.add(key)
@@ -172,6 +196,9 @@ class Session:
             if not self._is_passed(message["id"]) and self._under_way.knows(self._whose, message["id"]):
                 return  # a call's second answer: the first is on record
             self._note(message)
+        if is_request(message) and is_id(message["id"]):
+            self._questions.add((type(message["id"]), message["id"]))
+            self._room.look_again()
         await self._out.write(line)
 
     def _note(self, response: dict[str, Any]) -> None:
@@ -188,6 +215,14 @@ class Session:
 
 def _cancels(message: Message) -> bool:
     return isinstance(message, Other) and message.method == CANCELLED
+
+
+def _hear_line(line: bytes) -> Heard:
+    """A carriage return is a space in JSON, and to many servers the end of a line: what follows it would be
+    another message to them. Raises Unclear."""
+    if b"\r" in line.strip():
+        raise Unclear(PARSE_ERROR, "A message is one line, without carriage returns in it.")
+    return hear(line)
 
 
 async def _aside(reader: Callable[[bytes], _T], line: bytes) -> _T:

@@ -29,6 +29,10 @@ class Undecodable(Exception):
     """Unknown coding, damaged data, or more than the bound."""
 
 
+class TooMuch(Undecodable):
+    """More than the bound: nothing else is known to be wrong with it."""
+
+
 class _Coding(Protocol):
     def feed(self, data: bytes, limit: int) -> bytes:
         """All that this part adds; something over the limit is enough where there is more."""
@@ -122,7 +126,7 @@ class Decoder:
             except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as error:
                 raise Undecodable(str(error)) from None
             if len(data) > limit:
-                raise Undecodable(f"more than {limit} bytes")
+                raise TooMuch(f"more than {limit} bytes")
         return data
 
     def finish(self) -> None:

@@ -24,8 +24,8 @@ PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS = -32700, -32600, -32602
 # What semel says by itself. Servers choose between -32000 and -32099; MCP has given a meaning to some.
 REFUSED = -32080
 _VERSION = "io.modelcontextprotocol/protocolVersion"
-_ENVELOPE = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
-_PARAMS = frozenset({"name", "arguments", "_meta", "task"})
+_ENVELOPE = ("jsonrpc", "id", "method", "params", "result", "error")
+_PARAMS = ("name", "arguments", "_meta", "task", "inputResponses", "requestState")
 
 
 class Unclear(Exception):
@@ -111,7 +111,7 @@ def _message(text: str, place: Member) -> Message:
         raise Unclear(INVALID_REQUEST, "'method' is a text.", known)
     if method != CALL:
         if _folded(method) == CALL:
-            raise Unclear(INVALID_REQUEST, f"Write {CALL!r}, not {method!r}.", known)
+            raise Unclear(INVALID_REQUEST, f"Write {CALL!r}, not {method[:64]!r}.", known)
         params = said["params"].value if "params" in said else None
         if method == CANCELLED and isinstance(params, dict):  # which one is meant must be beyond doubt too
             _unmistakable(text, said["params"].begin, frozenset({"requestId"}), CANCELLED)
@@ -151,21 +151,25 @@ def _bytes(text: str, place: Member) -> bytes:
     return text[place.begin : place.end].encode()
 
 
-def _unmistakable(text: str, start: int, known: frozenset[str], what: str) -> dict[str, Member]:
+def _unmistakable(text: str, start: int, known: tuple[str, ...], what: str) -> dict[str, Member]:
     """The members by name. Which of two counts, and whether `Method` is `method`, differs between readers."""
     said: dict[str, Member] = {}
+    meant = {_folded(name): name for name in known}
     for member in members(text, start):
         if member.name in said:
             raise Unclear(INVALID_REQUEST, f"The {what} has {member.name[:64]!r} twice.")
-        if member.name not in known and _folded(member.name) in known:
-            raise Unclear(INVALID_REQUEST, f"Write {_folded(member.name)!r}, not {member.name!r}.")
+        name = meant.get(_folded(member.name), member.name)
+        if member.name != name:
+            raise Unclear(INVALID_REQUEST, f"Write {name!r}, not {member.name[:64]!r}.")
         said[member.name] = member
     return said
 
 
 def _folded(name: str) -> str:
-    """As the most generous reader has it: some take \u017f for s, \u212a for k, \u0130 and \u0131 for i."""
-    return name.upper().casefold().replace("\u0307", "")
+    """As the most generous reader has it: some take \u017f for s, \u212a for k, \u0130 and \u0131 for i, some
+    drop what cannot be seen, and in C a text ends with a zero."""
+    seen = "".join(filter(str.isprintable, name.partition("\0")[0]))
+    return seen.upper().casefold().replace("\u0307", "")
 
 
 def _is_text(name: str) -> bool:

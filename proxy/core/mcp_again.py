@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from proxy.core.headers import Headers
-from proxy.core.json_text import read
+from proxy.core.json_text import after_space, elements, plain_text, read
 from proxy.core.jsonrpc import PROGRESS, Id, for_request, is_request, is_response, with_progress_token
 from proxy.core.sse import data_of, fields_of
 
-# Whose session it was, and how long the answer was then.
-_NOT_AGAIN = frozenset({b"mcp-session-id", b"content-length"})
+# Whose session it was, how long the answer was then, and where else the call could be made.
+_NOT_AGAIN = frozenset({b"mcp-session-id", b"content-length", b"location"})
 
 
 class Again(NamedTuple):
@@ -27,6 +27,8 @@ class Again(NamedTuple):
     def message(self, body: bytes) -> bytes:
         """A whole answer that is one message. What cannot be read is given as it was."""
         try:
+            if isinstance(read(body), list):
+                return self._said(body) or body
             return for_request(body, self.id, modern=self.modern)
         except (ValueError, RecursionError):
             return body
@@ -45,6 +47,11 @@ class Again(NamedTuple):
 
     def _said(self, data: bytes) -> bytes | None:
         message = read(data)
+        if isinstance(message, list):  # of 2025-03-26: several together
+            text = plain_text(data)
+            each = [text[at.begin : at.end].encode() for at in elements(text, after_space(text, 0))]
+            kept = [said for said in map(self._said, each) if said is not None]
+            return b"[" + b",".join(kept) + b"]" if kept else None
         if is_request(message):  # of the client, who has no use for its answer
             return None
         if is_response(message):

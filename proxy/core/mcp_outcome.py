@@ -50,9 +50,10 @@ def spoken_in(body: bytes | None, id_: Id, *, events: bool) -> Spoken:
 def _messages(body: bytes, *, events: bool) -> Iterator[Any]:
     for text in map(data_of, filter(_may_count, split_events(body))) if events else (body,):
         try:
-            yield read(text)
+            said = read(text)
         except (ValueError, RecursionError):
             continue
+        yield from said if isinstance(said, list) else (said,)  # of 2025-03-26: several together
 
 
 def _may_count(event: bytes) -> bool:

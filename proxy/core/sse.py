@@ -200,6 +200,11 @@ def is_terminal(event: bytes) -> bool:
         message = read(text)
     except (ValueError, RecursionError):
         return False
+    # Of 2025-03-26: several messages in one event.
+    return any(map(_ends, message)) if isinstance(message, list) else _ends(message)
+
+
+def _ends(message: object) -> bool:
     if not isinstance(message, dict):
         return False
     kind = message.get("type")

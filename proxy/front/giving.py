@@ -12,7 +12,7 @@ from functools import partial
 from proxy.answers import Produced
 from proxy.asking import Delivery, Labels, Live, Replayed
 from proxy.core.encoding import codings
-from proxy.core.headers import Headers
+from proxy.core.headers import Headers, without_header
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
 from proxy.front.again import given_again
@@ -132,7 +132,7 @@ class Giver:
                 answer = Produced(capture.status, capture.headers, body)
                 answer = await self._for_request(answer, request, incoming)
                 return await write(writer, answer, make_headers(answer.headers, tale.call, stored=stored))
-            headers = make_headers(capture.headers, tale.call, stored=stored)
+            headers = make_headers(_said_here(capture.headers, incoming), tale.call, stored=stored)
             if whole is not None:
                 return writer.whole(capture.status, headers, whole)
             return await writer.stream(capture.status, headers, live.reader.parts())
@@ -160,6 +160,14 @@ class Giver:
         tale.cost_usd = replayed.call.cost_usd
         headers = own.replayed(answer.headers, replayed.call, now=time.time())
         return await write(writer, answer, headers)
+
+
+def _said_here(headers: Headers, incoming: Incoming) -> Headers:
+    """An MCP client that follows a redirect makes its call there. By the proxy that comes back to semel; by a
+    base URL it would be made past it, and nobody would have it on record."""
+    sending = incoming.sending
+    leads_past = sending.message is not None and sending.address.place is None
+    return without_header(headers, "location") if leads_past else headers
 
 
 async def write(writer: ReplyWriter, answer: Produced, headers: Headers) -> Written:

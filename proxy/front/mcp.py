@@ -18,6 +18,7 @@ from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers
 from proxy.core.jsonrpc import (
     CANCELLED,
+    INVALID_REQUEST,
     LIST_TOOLS,
     PARSE_ERROR,
     Heard,
@@ -99,11 +100,11 @@ class McpDesk:
         if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
             # The base_url itself is meant: most servers have one address, without a slash behind it.
             asked = asked._replace(address=asked.address._replace(raw_path=""))
-        if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
-            return self._end_later(asked, writer, tale)
-        if asked.method != "POST" or is_form(asked.headers, asked.body):
+        if is_form(asked.headers, asked.body):
             return await self._pass(asked, (), writer, tale)
         try:
+            if asked.method != "POST":
+                return await self._unsaid(asked, writer, tale)
             heard = await self._hear(asked)
         except Unclear as unclear:
             return _unclear(unclear, writer, tale)
@@ -168,6 +169,17 @@ class McpDesk:
         return written
 
     # ---- everything else ----
+
+    async def _unsaid(self, asked: Asked, writer: ReplyWriter, tale: Tale) -> Written:
+        """Only what is POSTed is said. A server that does not look at the method would take a message for
+        said all the same, so none passes. Raises Unclear."""
+        if asked.body is not None and asked.body.size:
+            for each in (await self._hear(asked)).messages:
+                if isinstance(each, ToolCall) or each.method:
+                    raise Unclear(INVALID_REQUEST, "Messages are sent with POST.", each.id)
+        if asked.method == "DELETE" and self._under_way.is_busy(Session.of(asked)):
+            return self._end_later(asked, writer, tale)
+        return await self._pass(asked, (), writer, tale)
 
     async def _going_on(self, asked: Asked, heard: Heard) -> tuple[Other, ...]:
         """Without cancellations that could stop a call with effects."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from proxy.asking import Delivery
+from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import Headers, is_event_stream
 from proxy.core.hints import MOST_TOOLS, Hints, hints_in
 from proxy.core.json_text import read
@@ -44,7 +45,8 @@ class Server(NamedTuple):
     @classmethod
     def of(cls, asked: Asked) -> Server:
         origin = "" if asked.address.place is None else asked.address.place.origin
-        return cls(asked.tenant, asked.upstream.name, origin + asked.address.raw_path)
+        query = "" if asked.address.query is None else f"?{asked.address.query}"
+        return cls(asked.tenant, asked.upstream.name, origin + asked.address.raw_path + query)
 
 
 class Session(NamedTuple):
@@ -193,6 +195,7 @@ class Listed:
         self._parts: list[bytes] = []
         self._size = 0
         self._events = False
+        self._codings: tuple[str, ...] = ()
 
     def onto(self, sink: Sink) -> Sink:
         self._sink = sink
@@ -200,7 +203,7 @@ class Listed:
 
     def head(self, status: int, headers: Headers) -> None:
         assert self._sink is not None
-        self._events = is_event_stream(headers)
+        self._events, self._codings = is_event_stream(headers), codings(headers)
         self._sink.head(status, headers)
 
     async def data(self, chunk: bytes) -> None:
@@ -213,7 +216,10 @@ class Listed:
     def ended(self, result: Result) -> None:
         if not isinstance(result, Answered) or self._size > READABLE:
             return
-        body = b"".join(self._parts)
+        try:
+            body = decode(b"".join(self._parts), self._codings, READABLE)
+        except Undecodable:
+            return
         for text in map(data_of, split_events(body)) if self._events else (body,):
             try:
                 message = read(text)

@@ -23,6 +23,8 @@ _JSON = (b"Content-Type", b"application/json")
 # A task is answered otherwise than a call, at once: the wish for one is part of what is asked.
 _AS_TASK = (b"Prefer", b"task")
 SESSION = b"mcp-session-id"
+# From 2026-07-28 on a server may want arguments to be repeated in headers of such names.
+_ARGUMENT = b"mcp-param-"
 
 
 def _nothing_to_check() -> None:
@@ -77,6 +79,11 @@ def as_counted(headers: Headers) -> Headers:
 def _is_replaced(name: bytes) -> bool:
     of_the_body = name.startswith(b"content-")
     return name in KEYED_HEADERS or name.startswith(KEYED_PREFIX) or of_the_body
+
+
+def without_arguments(headers: Headers) -> Headers:
+    """What a rule hides among the arguments must not be told by a header."""
+    return tuple([pair for pair in headers if not pair[0].lower().startswith(_ARGUMENT)])
 
 
 def session_of(headers: Headers) -> bytes:

@@ -37,7 +37,7 @@ from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest, Denied
 from proxy.front.address import Place, UpstreamAddress
 from proxy.front.naming import readable_body
-from proxy.front.rpc import Message
+from proxy.front.rpc import Message, without_arguments
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent, Veiled
 from proxy.spool import Spool
@@ -129,8 +129,8 @@ class Sending(NamedTuple):
         always = veil_of(self.veiling.secret, self.tenant)
         target = self._target(always)
         headers = without_secrets(outgoing.headers, self.upstream.secrets)
-        if self.message is not None:  # of it the arguments are recorded
-            headers = without_the_body(headers)
+        if self.message is not None:  # of it the arguments are recorded, and nothing that repeats them
+            headers = without_arguments(without_the_body(headers))
         return Intent(
             identity=identity,
             rule=self.match.rule,

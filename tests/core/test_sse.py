@@ -317,8 +317,10 @@ def test_arbitrary_bytes_never_raise(chunks: list[bytes], hint: bytes) -> None:
     )
 )
 def test_any_json_event_can_be_judged(value: object) -> None:
-    """Whatever stands under `type`."""
-    expected = isinstance(value, dict) and (
-        value.get("type") == "message_stop" or ("jsonrpc" in value and "result" in value)
+    """Whatever stands under `type`, and alone or with others."""
+    expected = any(
+        isinstance(each, dict)
+        and (each.get("type") == "message_stop" or ("jsonrpc" in each and "result" in each))
+        for each in (value if isinstance(value, list) else [value])
     )
     assert is_terminal(b"data: " + json.dumps(value).encode()) is expected

@@ -86,7 +86,7 @@ class Calls:
         if self._client.upstream.stateful:
             book = None if entered is None else entered.book
             assert asked.message is not None
-            guard = self._sessions.guard(self._client.session, book)
+            guard = self._sessions.guard(self._client.session, book, tale)
             asked = asked._replace(message=asked.message._replace(check=guard))
         if entered is not None:  # whatever else is said goes by without a record
             await self._works.books.passed(entered.book, PASSED)
@@ -98,13 +98,12 @@ class Calls:
         if isinstance(incoming.ask, RunAsk):
             reply = await self._works.runs.ask(incoming.ask)
         else:
+            tale.call = incoming.ask.identity.id
             reply = await self._works.exchange.ask(incoming.ask)
         if isinstance(reply, Unrecorded):
             return await self._pass(incoming, tale)
         answer = await self._given(reply, call, tale)
-        if tale.status == "executed":
-            self._sessions.made(tale.call, self._client.session)
-        elif tale.status == "replayed" and not incoming.safe:
+        if tale.status in ("joined", "replayed") and not incoming.safe:
             self._sessions.given(tale.call, self._client.session)
         return answer
 

@@ -22,6 +22,8 @@ from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 # give a server two seconds, send a signal, and kill it after two more: with the signal there is hurry.
 ENDS_WITHIN, HURRIED, GIVES_IN_WITHIN = 3.0, 0.3, 1.2
 # Whoever is asked these gives an answer that counts for the call in the course of which they are asked.
+# Of this process's environment: what is said to semel alone.
+SECRETS = frozenset({"SEMEL_TOKEN", "SEMEL_ENCRYPTION_KEY", "SEMEL_STORE"})
 ASKING = frozenset({"elicitation/create", "sampling/createMessage"})
 
 
@@ -82,6 +84,7 @@ class ServerProcess:
                     stderr=None,
                     start_new_session=True,
                     umask=umask,
+                    env={name: value for name, value in os.environ.items() if name not in SECRETS},
                 )
             )
         except FileNotFoundError:

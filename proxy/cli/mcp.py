@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from proxy.cli.configuration import add_config_flag, add_policies_flag, settings_of_proxy
@@ -139,10 +139,12 @@ def _upstream(name: str | None, policies: PolicySet, command: Sequence[str]) -> 
 
 
 def name_of(command: Sequence[str]) -> str:
-    """From what a person calls the server, and all of the command: with other words it is another server."""
+    """From what a person calls the server, all of the command, and where it is run: with other words, or in
+    another folder, it is another server."""
     words = [word for word in command if not word.startswith("-") and PurePath(word).name not in LAUNCHERS]
     told = re.sub(r"[^a-z0-9]+", "-", PurePath((words or command)[0]).name.lower().partition("@")[0] or "mcp")
-    digest = hashlib.blake2b(shlex.join(command).encode(), digest_size=4).hexdigest()
+    whole = f"{shlex.join(command)} in {Path.cwd()}"
+    digest = hashlib.blake2b(whole.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
     return f"mcp-{told.strip('-')[:40]}-{digest}".replace("--", "-")
 
 

@@ -114,7 +114,7 @@ def _message(text: str, place: Member) -> Message:
             raise Unclear(INVALID_REQUEST, f"Write {CALL!r}, not {method[:64]!r}.", known)
         params = said["params"].value if "params" in said else None
         if method == CANCELLED and isinstance(params, dict):  # which one is meant must be beyond doubt too
-            _unmistakable(text, said["params"].begin, frozenset({"requestId"}), CANCELLED)
+            _unmistakable(text, said["params"].begin, ("requestId",), CANCELLED)
         return Other(known, method, raw, params if isinstance(params, dict) else {})
     if known is None:
         raise Unclear(INVALID_REQUEST, f"A {CALL} needs an 'id', a text or a whole number.")

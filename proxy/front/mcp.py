@@ -151,7 +151,7 @@ class McpDesk:
         if asked.upstream.stateful:
             entered = await enter_run(asked, self._books)
             book = None if entered is None else entered.book
-            message = message._replace(check=self._sessions.guard(session, book))
+            message = message._replace(check=self._sessions.guard(session, book, tale))
         named = asked._replace(
             method=message.named_method,
             headers=message.counted_headers,
@@ -163,9 +163,8 @@ class McpDesk:
         written = await call_it(named, writer, tale)
         caller.took(tale.handed)
         safe = tale.incoming is not None and tale.incoming.safe
-        if asked.upstream.stateful and not safe and tale.status in ("executed", "replayed"):
-            remember = self._sessions.made if tale.status == "executed" else self._sessions.given
-            remember(tale.call, session)
+        if asked.upstream.stateful and not safe and tale.status in ("joined", "replayed"):
+            self._sessions.given(tale.call, session)
         return written
 
     # ---- everything else ----

@@ -27,6 +27,8 @@ from proxy.stream import CutOff
 # What became of a batch is told in one word: the first of these that befell a part of it.
 WORDS = ("executed", "joined", "replayed", "passed", "refused")
 CONNECTION_CLOSED = -32000
+# So many of a batch are under way at the same time.
+AT_ONCE = 32
 BROKEN_OFF = "semel: the answer broke off. Ask again: what was sent is not sent twice."
 
 
@@ -93,11 +95,14 @@ class Together:
         tales: list[Tale] = []
         parts: list[Part] = []
         tasks: list[asyncio.Task[None]] = []
-        for serving, ids in servings:
-            tales.append(Tale())
-            parts.append(Part(self._request, self._connection, self, ids))
-            tasks.append(asyncio.create_task(self._serve(serving, ids, parts[-1], tales[-1])))
+        room = asyncio.Semaphore(AT_ONCE)
         try:
+            for serving, ids in servings:
+                await room.acquire()
+                tales.append(Tale())
+                parts.append(Part(self._request, self._connection, self, ids))
+                tasks.append(asyncio.create_task(self._serve(serving, ids, parts[-1], tales[-1])))
+                parts[-1].responses.add_done_callback(lambda _: room.release())
             responses = [text for part in parts for text in await part.responses]
             body = b"[" + b",".join(responses) + b"]"
             word = next((word for word in WORDS if any(tale.status == word for tale in tales)), "refused")

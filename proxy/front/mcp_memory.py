@@ -25,6 +25,7 @@ from proxy.core.sse import data_of, split_events
 from proxy.errors import Denied
 from proxy.front.incoming import Asked
 from proxy.front.rpc import session_of
+from proxy.front.tale import Tale
 from proxy.runs.book import Book
 from proxy.upstream.base import Answered, Result, Sink
 
@@ -247,21 +248,21 @@ class Recollections:
         while len(self._given) > SESSIONS:
             self._given.popitem(last=False)
 
-    def lives_on_anothers(self, session: Session) -> bool:
-        return session in self._given
-
-    def guard(self, session: Session, book: Book | None) -> Callable[[], None]:
-        """Asked before a call would go out: what an earlier session did, this one's server does not know."""
+    def guard(self, session: Session, book: Book | None, tale: Tale) -> Callable[[], None]:
+        """Asked before a call would go out: what an earlier session did, this one's server does not know. In
+        a run the record says who did what; outside, this does: whoever is let through makes it."""
         name = session.server.upstream
 
         def check() -> None:
-            in_run = book is not None and book.lives_on_anothers(name)
-            if in_run or self.lives_on_anothers(session):
+            by_record = book is not None and bool(book.attempt)
+            if book.lives_on_anothers(name) if book is not None and by_record else session in self._given:
                 raise Denied(
                     f"The upstream {name!r} is stateful, and this session was given answers of calls that "
                     "were made in an earlier one. The server of this session has not seen them, so a further "
                     "call would find another state than the agent believes, and nothing was sent. Begin a "
                     "new run, or one that makes them again: `semel runs fork RUN --at N --as NEW --resend`."
                 )
+            if tale.call and not by_record:
+                self.made(tale.call, session)
 
         return check

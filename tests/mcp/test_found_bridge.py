@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -87,10 +88,21 @@ async def test_a_client_that_is_asked_while_it_asks_much(scene: Scene) -> None:
     scene = replace(scene, env={"SEMEL_LIMITS_REQUEST_BODY": "64KiB"})
     async with scene.by_hand() as bridge:
         pad = "x" * 40_000
-        await bridge.say(call_of("asks", {"order": "1", "method": "elicitation/create", "pad": pad}, 1))
+        await bridge.say(call_of("asks", {"order": "1", "method": "elicitation/create", "padding": pad}, 1))
         asked = await bridge.request("elicitation/create")
-        await bridge.say(call_of("pay", {"order": "2", "pad": pad}, 2))
+        await bridge.say(call_of("pay", {"order": "2", "padding": pad}, 2))
         await bridge.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
         assert "result" in await bridge.answer(1)
         assert problem_in(await bridge.answer(2)) == "overloaded"
-        assert "result" in await bridge.call("pay", {"order": "2", "pad": pad}, 3)
+        assert "result" in await bridge.call("pay", {"order": "2", "padding": pad}, 3)
+
+
+async def test_what_is_said_to_semel_alone_is_not_told_to_the_server(scene: Scene) -> None:
+    """A server is often somebody else's program."""
+    secrets = {"SEMEL_TOKEN": "hush", "SEMEL_ENCRYPTION_KEY": "", "SEMEL_STORE": ""}
+    scene = replace(scene, env=secrets)
+    async with scene.by_hand() as bridge:
+        await bridge.call("pay", {"order": "1"}, 1)
+        told = Path(f"/proc/{await bridge.started()}/environ").read_bytes()
+        assert b"SEMEL_TOKEN" not in told
+        assert b"PATH=" in told

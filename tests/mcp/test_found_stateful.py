@@ -1,4 +1,4 @@
-"""What an attack on `stateful: true` found, outside runs. Not mended yet."""
+"""What an attack on `stateful: true` found, outside runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-import pytest
 from aiohttp import web
 
 from tests.inside import call as http
@@ -47,7 +46,6 @@ def request(session: str, order: str) -> tuple[dict[str, str], bytes]:
     return {"Content-Type": "application/json", "Mcp-Session-Id": session}, json.dumps(body).encode()
 
 
-@pytest.mark.xfail(strict=True, reason="a join is not remembered as given")
 async def test_a_session_that_joined_anothers_call(tmp_path: Path) -> None:
     """Its server has not seen that call either, so the next one is refused as after a replay."""
     async with Slow() as slow, inside(tmp_path, slow.port, "stateful: true") as semel:
@@ -60,7 +58,6 @@ async def test_a_session_that_joined_anothers_call(tmp_path: Path) -> None:
         assert (await http(semel.port, "POST", semel.path(), *request("B", "2"))).semel == "refused"
 
 
-@pytest.mark.xfail(strict=True, reason="who made a call is remembered only when its caller was answered")
 async def test_a_client_that_gave_up_and_asked_again(tmp_path: Path) -> None:
     """In one session: the call is its own, and the next one is made."""
     async with Slow() as slow, inside(tmp_path, slow.port, "stateful: true") as semel:

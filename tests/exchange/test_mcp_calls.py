@@ -208,7 +208,7 @@ async def test_doubt_shows_nothing_of_a_whole_answer() -> None:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("status", [200, 500])
 async def test_nothing_of_a_whole_answer_is_shown_before_it_was_read(status: int) -> None:
     """What it means stands in it."""
     talk = Talk()

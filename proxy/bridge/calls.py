@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from proxy.asking import Delivery, Labels, Live, Replayed, Unrecorded
 from proxy.core.jsonrpc import ToolCall, error
-from proxy.core.policy import PolicySet, Upstream
+from proxy.core.mcp_again import Again
+from proxy.core.policy import TOOL_METHOD, PolicySet, Upstream
 from proxy.errors import AnswerUnavailable, Refusal
 from proxy.front.address import UpstreamAddress
 from proxy.front.incoming import Asked, Incoming, enter_run, understand
@@ -102,7 +103,8 @@ class Calls:
             reply = await self._works.exchange.ask(incoming.ask)
         if isinstance(reply, Unrecorded):
             return await self._pass(incoming, tale)
-        answer = await self._given(reply, call, tale)
+        assert asked.message is not None
+        answer = await self._given(reply, asked.message.again, tale)
         if tale.status in ("joined", "replayed") and not incoming.safe:
             self._sessions.given(tale.call, self._client.session)
         return answer
@@ -112,7 +114,7 @@ class Calls:
         hints = self.annotations.of(client.session.server, call.tool)
         message = Message(call, "POST", "/", (), Spool.of(call.text), hints)
         return Asked(
-            message.named_method,
+            TOOL_METHOD,
             message.counted_headers,
             UpstreamAddress(client.upstream.name, message.tool_path, None),
             client.policies,
@@ -131,8 +133,7 @@ class Calls:
         tale.status = "passed"
         return Answer(await _read(live))
 
-    async def _given(self, reply: Replayed | Live, call: ToolCall, tale: Tale) -> Answer:
-        message = Message(call, "POST", "/", (), Spool.of(call.text))
+    async def _given(self, reply: Replayed | Live, again: Again, tale: Tale) -> Answer:
         if isinstance(reply, Live):
             tale.status = reply.how
             tale.call = "" if reply.flight.identity is None else reply.flight.identity.id
@@ -143,11 +144,11 @@ class Calls:
                     reply.delivery.abandoned()
                 raise
             tale.cost_usd = reply.flight.cost_usd
-            return Answer(message.again.message(line) if reply.joined else line, reply.delivery)
+            return Answer(again.message(line) if reply.joined else line, reply.delivery)
         tale.status, tale.call, tale.cost_usd = "replayed", reply.call.id, reply.call.cost_usd
         body = reply.answer.body
         whole = body if isinstance(body, bytes) else b"".join([part async for part in body])
-        return Answer(_one_line(message.again.message(whole)), reply.delivery)
+        return Answer(_one_line(again.message(whole)), reply.delivery)
 
 
 async def _read(live: Live) -> bytes:

@@ -14,7 +14,7 @@ from proxy.bridge.calls import Calls
 from proxy.bridge.pipes import Out, Readable, TooLong, lines
 from proxy.bridge.room import Room
 from proxy.bridge.server import ServerProcess
-from proxy.core.json_text import after_space, elements, plain_text, read
+from proxy.core.json_text import after_space, elements, plain_text, read_if_json
 from proxy.core.jsonrpc import (
     CANCELLED,
     INVALID_REQUEST,
@@ -182,7 +182,7 @@ class Session:
                     f"the server sent a message over {self._limits.server} bytes (limits.response_body)"
                 )
                 return
-            message = await _aside(_read, line)
+            message = await _aside(read_if_json, line)
             if isinstance(message, list) and any(map(is_response, message)):
                 for element, text in _elements(line):
                     await self._hear(element, text)
@@ -227,13 +227,6 @@ def _hear_line(line: bytes) -> Heard:
 
 async def _aside(reader: Callable[[bytes], _T], line: bytes) -> _T:
     return reader(line) if len(line) <= READ_INLINE else await asyncio.to_thread(reader, line)
-
-
-def _read(line: bytes) -> Any:  # noqa: ANN401 (JSON)
-    try:
-        return read(line)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _elements(line: bytes) -> Iterator[tuple[Any, bytes]]:

@@ -49,6 +49,14 @@ def read(body: bytes) -> Any:  # noqa: ANN401 (JSON)
     return one_value(plain_text(body))
 
 
+def read_if_json(body: bytes) -> Any:  # noqa: ANN401 (JSON)
+    """None where it is none."""
+    try:
+        return read(body)
+    except (ValueError, RecursionError):
+        return None
+
+
 def plain_text(body: bytes) -> str:
     """Without the mark that some put before it. Raises ValueError."""
     return body.decode("utf-8-sig")

@@ -31,7 +31,7 @@ from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
 from proxy.front.address import OwnAddress, Place, ToolAddress, UpstreamAddress, parse_target, split_target
 from proxy.front.forwarded import reach
 from proxy.front.naming import ToName, readable_body
-from proxy.front.rpc import Message, as_counted
+from proxy.front.rpc import Message, as_counted, endpoint_of
 from proxy.front.sending import without_secrets
 from proxy.policy_file.values import host_and_port
 from proxy.settings import Address
@@ -149,12 +149,11 @@ def as_tool_call(request: ToName, limit: int) -> ToName:
             'ask about a POST of {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": '
             '{"name": …, "arguments": …}}.'
         )
-    raw_path, body = request.address.raw_path, Spool.of(calls[0].text)
-    if raw_path == "/" and (request.address.place or request.upstream).base_path:
-        raw_path = ""
+    base_path = (request.address.place or request.upstream).base_path
+    raw_path, body = endpoint_of(request.address.raw_path, base_path), Spool.of(calls[0].text)
     message = Message(calls[0], "POST", raw_path, request.headers, body)
     return request._replace(
-        method=message.named_method,
+        method=TOOL_METHOD,
         address=request.address._replace(raw_path=message.tool_path),
         headers=message.counted_headers,
         body=message.arguments,
@@ -173,8 +172,8 @@ def recorded_request(call: Call, stored: StoredRequest, body: bytes, upstream: U
     where, named, tool = (below if below is not None else target).partition("#")
     path, mark, query = where.partition("?")
     if named:  # a tool of an MCP server: no path has a #
-        at_base = path == "/" and bool((place or upstream).base_path)
-        path, endpoint, headers = f"/{tool}", "" if at_base else path, as_counted(stored.headers)
+        endpoint = endpoint_of(path, (place or upstream).base_path)
+        path, headers = f"/{tool}", as_counted(stored.headers)
     else:
         endpoint, headers = "", stored.headers
     return ToName(

@@ -29,6 +29,7 @@ from proxy.core.jsonrpc import (
     error,
     hear,
 )
+from proxy.core.policy import TOOL_METHOD
 from proxy.core.retry_evidence import of_request
 from proxy.errors import Refusal
 from proxy.front.aside import Aside
@@ -39,7 +40,7 @@ from proxy.front.mcp_batch import Serving, Together
 from proxy.front.mcp_memory import Annotations, Listed, Recollections, Server, Session, UnderWay
 from proxy.front.naming import Namer
 from proxy.front.reply import ReplyWriter, Written
-from proxy.front.rpc import Message
+from proxy.front.rpc import Message, endpoint_of
 from proxy.front.sending import without_the_body
 from proxy.front.tale import Tale
 from proxy.front.turns import HttpRequest
@@ -97,9 +98,9 @@ class McpDesk:
         tale: Tale,
         call_it: CallIt,
     ) -> Written:
-        if asked.address.raw_path == "/" and (asked.address.place or asked.upstream).base_path:
-            # The base_url itself is meant: most servers have one address, without a slash behind it.
-            asked = asked._replace(address=asked.address._replace(raw_path=""))
+        address = asked.address
+        endpoint = endpoint_of(address.raw_path, (address.place or asked.upstream).base_path)
+        asked = asked._replace(address=address._replace(raw_path=endpoint))
         if is_form(asked.headers, asked.body):
             return await self._pass(asked, (), writer, tale)
         try:
@@ -153,7 +154,7 @@ class McpDesk:
             book = None if entered is None else entered.book
             message = message._replace(check=self._sessions.guard(session, book, tale))
         named = asked._replace(
-            method=message.named_method,
+            method=TOOL_METHOD,
             headers=message.counted_headers,
             address=asked.address._replace(raw_path=message.tool_path),
             body=message.arguments,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxy.asking import Delivery
 from proxy.core.headers import Headers, is_event_stream
-from proxy.core.json_text import after_space, elements, plain_text, read
+from proxy.core.json_text import after_space, elements, plain_text, read_if_json
 from proxy.core.jsonrpc import Id, error, is_response
 from proxy.core.sse import data_of, split_events
 from proxy.errors import Refusal
@@ -148,16 +148,16 @@ def _head(body: bytes, word: str) -> Headers:
 def _responses(headers: Headers, body: bytes) -> list[bytes]:
     """As they came, where a reply is one message."""
     if not is_event_stream(headers):
-        message = _read(body)
+        message = read_if_json(body)
         if isinstance(message, list):
             return _each(plain_text(body))
         return [body.strip()] if is_response(message) else []
-    return [text for text in map(data_of, split_events(body)) if is_response(_read(text))]
+    return [text for text in map(data_of, split_events(body)) if is_response(read_if_json(text))]
 
 
 def _in_place_of(ids: tuple[Id, ...], said: list[bytes], status: int) -> list[bytes]:
     """Whoever asked in a batch hears of every request: a status that was meant for one of them is lost."""
-    answered = {str(_read(text).get("id")) for text in said}
+    answered = {str(read_if_json(text).get("id")) for text in said}
     told = f"semel: the server answered {status} and gave no response."
     return [error(id_, CONNECTION_CLOSED, told).strip() for id_ in ids if str(id_) not in answered]
 
@@ -168,10 +168,3 @@ def _each(text: str) -> list[bytes]:
         for each in elements(text, after_space(text, 0))
         if is_response(each.value)
     ]
-
-
-def _read(text: bytes) -> Any:  # noqa: ANN401 (JSON)
-    try:
-        return read(text)
-    except (ValueError, RecursionError):
-        return None

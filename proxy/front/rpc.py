@@ -16,7 +16,6 @@ from proxy.core.hints import Hints
 from proxy.core.identity import KEYED_HEADERS, KEYED_PREFIX
 from proxy.core.jsonrpc import Id, ToolCall
 from proxy.core.mcp_again import Again
-from proxy.core.policy import TOOL_METHOD
 from proxy.spool import Spool
 
 _JSON = (b"Content-Type", b"application/json")
@@ -58,10 +57,6 @@ class Message(NamedTuple):
         return f"/{quote(self.call.tool, safe='')}"
 
     @property
-    def named_method(self) -> str:
-        return TOOL_METHOD
-
-    @property
     def counted_headers(self) -> Headers:
         counted = as_counted(self.headers)
         return (*counted, _AS_TASK) if self.call.as_task else counted
@@ -69,6 +64,11 @@ class Message(NamedTuple):
     @property
     def arguments(self) -> Spool:
         return Spool.of(self.call.arguments)
+
+
+def endpoint_of(raw_path: str, base_path: str) -> str:
+    """The base_url itself is meant by a slash alone: most servers have one address, with none behind it."""
+    return "" if raw_path == "/" and base_path else raw_path
 
 
 def as_counted(headers: Headers) -> Headers:

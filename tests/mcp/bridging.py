@@ -17,6 +17,7 @@ from typing import Any, Self
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from proxy.store.base import Query
 from tests import ambient
 from tests.cli.test_run_process import alive, clean_environment
 from tests.inside import until
@@ -82,6 +83,16 @@ class Scene:
 
     async def states(self) -> list[str]:
         return await ambient.states_in(self.state)
+
+    async def used(self, times: int) -> None:
+        """Until so many callers are served by the run's only call. A join is durable before its answer."""
+        there = await ambient.opened(self.state)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while [c.in_run.uses for c in (await there.find(Query())).calls if c.in_run] != [times]:
+                    await asyncio.sleep(0.01)
+        finally:
+            await there.close()
 
 
 @dataclass

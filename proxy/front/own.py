@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from proxy.admin import pages
 from proxy.admin.api import Api, Reply, Request
+from proxy.core.headers import Headers
 from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
@@ -45,6 +46,8 @@ class OwnPages:
             return pages.serve(request.method, path)
         if path == pages.WITHOUT_SLASH:
             return pages.MOVED
+        if path == "/metrics":
+            token = _token_of_scrape(token, request.raw_headers)
         letter = Letter(request.method, path, request.raw_headers, token)
         if path == SESSION:
             return await self._session(request, letter)
@@ -99,6 +102,16 @@ class OwnPages:
     async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so
         return _plain(200, b"ready\n")
+
+
+def _token_of_scrape(token: str, headers: Headers) -> str:
+    """Prometheus sends what it is given as `Authorization: Bearer`, and older ones have no other way."""
+    schemes = [value.partition(b" ") for name, value in headers if name.lower() == b"authorization"]
+    borne = [rest.strip(b" ").decode("latin-1") for scheme, _, rest in schemes if scheme.lower() == b"bearer"]
+    found = {one for one in (token, *borne) if one}
+    if len(found) > 1:
+        raise BadRequest("Two tokens that differ: send one, in Semel-Token or as Authorization: Bearer.")
+    return found.pop() if found else ""
 
 
 def _name(visitor: Visitor) -> str:

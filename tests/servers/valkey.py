@@ -24,10 +24,10 @@ class Valkey:
     def __init__(self, directory: Path, **options: str) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self.options = SAFE | {name.replace("_", "-"): value for name, value in options.items()}
         if "cluster-enabled" in self.options:
-            self.options["cluster-port"] = str(_free_port())  # by itself it would be the port and 10000
+            self.options["cluster-port"] = str(free_port())  # by itself it would be the port and 10000
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -105,7 +105,7 @@ def valkey(directory: Path, **options: str) -> Iterator[Valkey]:
         server.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", 0))

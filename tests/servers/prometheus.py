@@ -1,5 +1,5 @@
-"""A real Prometheus on a free port of loopback, in a directory of its own: what it is told to scrape may change
-while it runs, what it has scraped stays until it is ended.
+"""A real Prometheus on a free port of loopback, in a directory of its own: what it is told to scrape may
+change while it runs, what it has scraped stays until it is ended.
 
 It starts synchronously, as the other servers do; what it is asked goes through the test's event loop, so that
 upstreams of the test go on answering meanwhile.

@@ -7,9 +7,9 @@ record reads as well.
 
 from __future__ import annotations
 
+from dashboards import held, money
 from dashboards import queries as ask
 from dashboards.frame import Plan, Section
-from dashboards.overview import in_doubt_now, oldest_doubt, oldest_waiting, prevented, waiting_now
 from dashboards.panels import (
     BAD,
     CALLS,
@@ -20,6 +20,7 @@ from dashboards.panels import (
     PER_MINUTE,
     PER_SECOND,
     RUNS,
+    SHARE,
     WATCH,
     About,
     Column,
@@ -34,7 +35,6 @@ from dashboards.panels import (
 _MINUTE, _HOUR = 60, 3600
 _ONCE = 'mode="once"'
 _BROKEN = 'code=~"lost|not_sent"'
-_PAIR = "upstream, rule"
 # What a caller with an effect in mind was told instead of an answer.
 _HELD = "in-doubt|awaiting-approval|diverged|in-progress"
 _REFUSED = "denied|key-conflict|budget-exceeded|answer-unavailable|identity-collision|stale|run-expired"
@@ -42,7 +42,7 @@ _REFUSED = "denied|key-conflict|budget-exceeded|answer-unavailable|identity-coll
 
 def _of_once_rules(totals: str) -> str:
     """Only of rules that had, or could have had, a call in mode once."""
-    return f"{totals} and on ({_PAIR}) (sum by ({_PAIR}) ({ask.of('semel_calls_total', _ONCE)}))"
+    return f"{totals} and on ({ask.RULE}) (sum by ({ask.RULE}) ({ask.of('semel_calls_total', _ONCE)}))"
 
 
 def plan() -> Plan:
@@ -58,18 +58,18 @@ def plan() -> Plan:
             Section("Doubt: where it comes from", _doubt()),
             Section("Held and refused", _held()),
             Section("Agents and answers that changed", _changed()),
-            Section("Money and budgets", _money()),
+            Section("Money and budgets", money.spent_by_rule()),
         ],
     )
 
 
 def _now() -> list[Panel]:
     return [
-        prevented(),
-        in_doubt_now(),
-        oldest_doubt(),
-        waiting_now(),
-        oldest_waiting(),
+        held.prevented(),
+        held.in_doubt_now(),
+        held.oldest_doubt(),
+        held.waiting_now(),
+        held.oldest_waiting(),
         number(
             About(
                 "Denied",
@@ -140,7 +140,7 @@ def _once() -> list[Panel]:
             ),
             PER_MINUTE,
             Query(
-                ask.busy_rate("semel_duplicates_prevented_total", by=_PAIR, times=_MINUTE),
+                ask.busy_rate("semel_duplicates_prevented_total", by=ask.RULE, times=_MINUTE),
                 "{{upstream}} {{rule}}",
             ),
             stacked=True,
@@ -155,7 +155,7 @@ def _once() -> list[Panel]:
                 "Near 0. A gap is a time without calls.",
                 "The types are below.",
             ),
-            "percentunit",
+            SHARE,
             Query(
                 ask.share(
                     ask.rate("semel_calls_total", 'mode=~"once|deny"', 'status="refused"'),
@@ -177,21 +177,23 @@ def _once() -> list[Panel]:
             ),
             {"upstream": "Upstream", "rule": "Rule"},
             [
-                Column("Calls", ask.busy_total("semel_calls_total", _ONCE, by=_PAIR)),
+                Column("Calls", ask.busy_total("semel_calls_total", _ONCE, by=ask.RULE)),
                 *(
-                    Column(title, ask.busy_total("semel_calls_total", _ONCE, matcher, by=_PAIR))
+                    Column(title, ask.busy_total("semel_calls_total", _ONCE, matcher, by=ask.RULE))
                     for title, matcher in (
                         ("Executed", 'status="executed"'),
                         ("From the record", ask.AGAIN),
                         ("Refused", 'status="refused"'),
                     )
                 ),
-                Column("Duplicates prevented", ask.busy_total("semel_duplicates_prevented_total", by=_PAIR)),
+                Column(
+                    "Duplicates prevented", ask.busy_total("semel_duplicates_prevented_total", by=ask.RULE)
+                ),
                 *(
                     Column(
                         title,
                         _of_once_rules(
-                            f"({ask.total('semel_upstream_responses_total', matcher, by=_PAIR)} > 0)"
+                            f"({ask.total('semel_upstream_responses_total', matcher, by=ask.RULE)} > 0)"
                         ),
                         steps=(Step(1, colour),),
                     )
@@ -201,7 +203,7 @@ def _once() -> list[Panel]:
                         ("Not sent", 'code="not_sent"', WATCH),
                     )
                 ),
-                Column("Spent", ask.busy_total("semel_spent_usd_total", by=_PAIR), DOLLARS, 2, "-"),
+                Column("Spent", ask.busy_total("semel_spent_usd_total", by=ask.RULE), DOLLARS, 2, "-"),
             ],
             links=[CALLS],
             nothing="no calls",
@@ -210,7 +212,7 @@ def _once() -> list[Panel]:
 
 
 def _doubt() -> list[Panel]:
-    broken = ask.rate("semel_upstream_responses_total", _BROKEN, by=f"{_PAIR}, code")
+    broken = ask.rate("semel_upstream_responses_total", _BROKEN, by=f"{ask.RULE}, code")
     return [
         lines(
             About(
@@ -323,7 +325,7 @@ def _changed() -> list[Panel]:
             PER_MINUTE,
             Query(f"{_MINUTE} * {ask.rate('semel_divergences_total')} or vector(0)", "divergences"),
             Query(
-                ask.busy_rate("semel_suspected_polls_total", by=_PAIR, times=_MINUTE),
+                ask.busy_rate("semel_suspected_polls_total", by=ask.RULE, times=_MINUTE),
                 "polls {{upstream}} {{rule}}",
             ),
             links=[RUNS],
@@ -338,54 +340,8 @@ def _changed() -> list[Panel]:
             ),
             PER_MINUTE,
             Query(
-                ask.busy_rate("semel_drifts_total", by=_PAIR, times=_MINUTE),
+                ask.busy_rate("semel_drifts_total", by=ask.RULE, times=_MINUTE),
                 "{{upstream}} {{rule}}",
             ),
-        ),
-    ]
-
-
-def _money() -> list[Panel]:
-    return [
-        lines(
-            About(
-                "Spent per hour by rule",
-                "What executed calls cost, of rules with a `cost`; model calls are among them.",
-                "What you expect for the work done.",
-                "A rule that runs away: give it a `budget`.",
-            ),
-            DOLLARS,
-            Query(ask.busy_rate("semel_spent_usd_total", by=_PAIR, times=_HOUR), "{{upstream}} {{rule}}"),
-            stacked=True,
-            width=16,
-        ),
-        number(
-            About(
-                "Spent",
-                "What executed calls cost. Only rules with a `cost` are counted.",
-                "What you expect for the work done.",
-            ),
-            DOLLARS,
-            Query(ask.total_or_zero("semel_spent_usd_total"), "spent"),
-            base=NEUTRAL,
-            steps=[Step(1000, WATCH)],
-            decimals=2,
-            width=4,
-            height=8,
-        ),
-        number(
-            About(
-                "Stopped by a budget",
-                "Calls that were refused because a budget was used up; nothing was sent.",
-                "0.",
-                "Raise the rule's `budget`, or look at what the agent does.",
-            ),
-            COUNT,
-            Query(ask.total_or_zero("semel_problems_total", 'type="budget-exceeded"'), "stopped"),
-            steps=[Step(1, WATCH)],
-            decimals=0,
-            width=4,
-            height=8,
-            links=[RUNS],
         ),
     ]

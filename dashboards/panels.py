@@ -9,9 +9,13 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import common, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common as looks
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.queries import not_narrowed
 
 Panel: TypeAlias = stat.Panel | timeseries.Panel | table.Panel
 _AnyPanel = TypeVar("_AnyPanel", stat.Panel, timeseries.Panel, table.Panel)
@@ -33,16 +37,17 @@ class Query(NamedTuple):
 
 
 class About(NamedTuple):
-    """What every panel has."""
+    """The words of a panel: its title, what it shows, what is normal, what to do when it is not."""
 
     title: str
     shows: str
     normal: str
     act: str = ""
 
-    @property
-    def words(self) -> str:
-        return "\n\n".join(part for part in (self.shows, self.normal, self.act) if part)
+
+class _Size(NamedTuple):
+    width: int
+    height: int
 
 
 class Step(NamedTuple):
@@ -90,9 +95,10 @@ def _targets(
 
 
 def _begun(
-    panel: _AnyPanel, about: About, unit: str, width: int, height: int, links: Sequence[Link]
+    panel: _AnyPanel, about: About, unit: str, exprs: Sequence[str], size: _Size, links: Sequence[Link]
 ) -> _AnyPanel:
-    begun = panel.title(about.title).description(about.words).unit(unit).span(width).height(height)
+    said = "\n\n".join(filter(None, (about.shows, about.normal, about.act, not_narrowed(exprs))))
+    begun = panel.title(about.title).description(said).unit(unit).span(size.width).height(size.height)
     return begun.datasource(DATASOURCE).links([link_to(link) for link in links])
 
 
@@ -109,7 +115,8 @@ def number(
     links: Sequence[Link] = (),
 ) -> stat.Panel:
     """One number or a few, as they are at the end of the range shown."""
-    panel = _begun(stat.Panel(), about, unit, width, height, links).no_value(without)
+    exprs = [query.expr for query in queries]
+    panel = _begun(stat.Panel(), about, unit, exprs, _Size(width, height), links).no_value(without)
     for target in _targets(queries, instant=True):
         panel.with_target(target)
     if decimals is not None:
@@ -126,13 +133,13 @@ def words(
     about: About, query: Query, field: str, colours: Mapping[str, tuple[str, str]], *, width: int
 ) -> stat.Panel:
     """A label instead of a number; `colours` has for each of its values what is said, and the colour."""
-    panel = number(about, "string", width=width, base=WATCH)
+    panel = number(about, "string", query, width=width, base=WATCH)
     results = {
         value: model.ValueMappingResult(text, colour, index=index)
         for index, (value, (text, colour)) in enumerate(colours.items())
     }
-    for target in _targets([query], instant=True, as_table=True):
-        panel.with_target(target)
+    targets: list[Builder[Dataquery]] = [*_targets([query], instant=True, as_table=True)]
+    panel.targets(targets)
     panel.mappings([model.ValueMap(results)])
     reduced = common.ReduceDataOptions().calcs(["lastNotNull"]).values(True).fields(f"/^{field}$/")
     return panel.reduce_options(reduced)
@@ -150,7 +157,9 @@ def lines(
     links: Sequence[Link] = (),
 ) -> timeseries.Panel:
     """How it was over time. With `steps` the threshold is drawn as a line."""
-    panel = _begun(timeseries.Panel(), about, unit, width, LINES_HEIGHT, links).no_value("nothing yet").min(0)
+    exprs = [query.expr for query in queries]
+    panel = _begun(timeseries.Panel(), about, unit, exprs, _Size(width, LINES_HEIGHT), links)
+    panel.no_value("nothing yet").min(0)
     for target in _targets(queries, instant=False):
         panel.with_target(target)
     if maximum is not None:
@@ -200,7 +209,9 @@ def rows(
 ) -> table.Panel:
     """One row for each combination of `labels` (their names, and what the column is called), a column for
     each query; sorted by the first."""
-    panel = _begun(table.Panel(), about, COUNT, width, height, links).no_value(nothing)
+    panel = _begun(
+        table.Panel(), about, COUNT, [one.expr for one in columns], _Size(width, height), links
+    ).no_value(nothing)
     queries = [Query(column.expr, column.title) for column in columns]
     for target in _targets(queries, instant=True, as_table=True):
         panel.with_target(target)

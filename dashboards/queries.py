@@ -6,6 +6,8 @@ every proxy on it, so they are never added up. A ratio or a quantile of nothing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Every metric of semel with its labels; a histogram by its base name. tests/dashboards compares this with
 # what a running semel tells.
 LABELS: dict[str, tuple[str, ...]] = {
@@ -45,7 +47,9 @@ LABELS: dict[str, tuple[str, ...]] = {
 # A metric that no panel shows is named here, with the reason.
 DELIBERATELY_ABSENT: dict[str, str] = {}
 
+RULE = "upstream, rule"  # what names a rule: rules of two upstreams may have one name
 RATE, RANGE = "$__rate_interval", "$__range"
+_IN_PART = "The choice of upstream and rule narrows it only in part: not every metric has these labels."
 _OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 _CHOSEN = ("upstream", "rule")  # variables of the same name; `instance` is on every series that is scraped
 
@@ -62,12 +66,12 @@ def of(metric: str, *more: str) -> str:
 
 
 def _by(labels: str) -> str:
-    return f" by ({labels})" if labels else ""
+    return f" by ({labels}) " if labels else ""
 
 
 def total(metric: str, *more: str, by: str = "") -> str:
     """How many in the time range shown."""
-    return f"sum{_by(by)} (increase({of(metric, *more)}[{RANGE}]))"
+    return f"sum{_by(by)}(increase({of(metric, *more)}[{RANGE}]))"
 
 
 def total_or_zero(metric: str, *more: str) -> str:
@@ -82,7 +86,7 @@ def busy_total(metric: str, *more: str, by: str) -> str:
 
 def rate(metric: str, *more: str, by: str = "") -> str:
     """How many per second."""
-    return f"sum{_by(by)} (rate({of(metric, *more)}[{RATE}]))"
+    return f"sum{_by(by)}(rate({of(metric, *more)}[{RATE}]))"
 
 
 def busy_rate(metric: str, *more: str, by: str, times: int = 1) -> str:
@@ -105,6 +109,17 @@ def quantile(of_all: float, metric: str, *more: str, by: str = "", window: str =
     return f"histogram_quantile({of_all:g}, {buckets}) >= 0"
 
 
+def not_narrowed(exprs: Sequence[str]) -> str:
+    """What a reader has to know who has chosen an upstream or a rule: not every metric has these labels."""
+    asked = [{label for label in _CHOSEN if f"${label}" in expr} for expr in exprs]
+    by_all, by_any = set.intersection(*asked), set.union(*asked)
+    if by_all == set(_CHOSEN):
+        return ""
+    if not by_any:
+        return "Always of all upstreams and rules."
+    return "Of all rules of the chosen upstreams." if by_all == {"upstream"} == by_any else _IN_PART
+
+
 def told(metric: str, *more: str, by: str = "") -> str:
     """A gauge about the store, the same from every proxy."""
-    return f"max{_by(by)} ({of(metric, *more)})"
+    return f"max{_by(by)}({of(metric, *more)})"

@@ -84,7 +84,7 @@ def looked_on() -> list[Panel]:
             ),
             {"upstream": "Upstream", "rule": "Rule"},
             [
-                Column(title, ask.busy_total(metric, by="upstream, rule"), unit, decimals)
+                Column(title, ask.busy_total(metric, by=ask.RULE), unit, decimals)
                 for title, metric, unit, decimals in (
                     ("Looked on at", "semel_shadow_calls_total", COUNT, 0),
                     ("Duplicates", "semel_shadow_duplicates_prevented_total", COUNT, 0),

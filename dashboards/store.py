@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashboards import queries as ask
+from dashboards import store_size
 from dashboards.frame import Plan, Section
 from dashboards.panels import (
     BAD,
@@ -13,6 +14,7 @@ from dashboards.panels import (
     INBOX,
     NEUTRAL,
     PER_MINUTE,
+    PER_SECOND,
     SECONDS,
     WATCH,
     About,
@@ -30,7 +32,6 @@ _MINUTE, _DAY = 60, 86400
 _WRITE, _READ = 'op="swap"', 'op="get"'
 _UNAVAILABLE = 'type="store-unavailable"'
 _FORGETFUL = 'store=~"memory|.*best-effort"'
-_GROWTH_WINDOW = "30m"
 
 
 def plan() -> Plan:
@@ -43,7 +44,7 @@ def plan() -> Plan:
         [
             Section("Now", _now()),
             Section("Commits and reads", _commits()),
-            Section("Size", _size()),
+            Section("Size", store_size.over_time()),
             Section("What is in it, and who works on it", _content()),
         ],
     )
@@ -200,7 +201,23 @@ def _commits() -> list[Panel]:
             Query(ask.rate("semel_store_seconds_count", _WRITE), "writes"),
             Query(ask.rate("semel_store_batch_rows_count"), "commits"),
             Query(ask.rate("semel_store_seconds_count", _READ), "reads"),
-            width=8,
+            width=6,
+        ),
+        lines(
+            About(
+                "Where the writes come from",
+                "Calls per second that went upstream and were recorded, by upstream and rule. Each is two "
+                "writes, a claim and a settlement; with a run or a budget a little more.",
+                "Follows the work of the agents.",
+                "A rule that need not be recorded can have `mode: pass`.",
+            ),
+            PER_SECOND,
+            Query(
+                ask.busy_rate("semel_calls_total", 'mode=~"once|cache"', 'status="executed"', by=ask.RULE),
+                "{{upstream}} {{rule}}",
+            ),
+            stacked=True,
+            width=6,
         ),
         lines(
             About(
@@ -208,13 +225,13 @@ def _commits() -> list[Panel]:
                 "How many writes a commit carried: the mean, and the 99th percentile by the bounds of the "
                 "histogram's buckets.",
                 "1 when little is going on; more under load, which is what keeps the disk fast enough.",
-                "Near 512 for long: the disk is at its limit. Spread the calls over more stores.",
+                "Near 512 for long: the disk or the server is at its limit.",
             ),
             COUNT,
             Query(ask.share(*batch), "mean"),
             Query(ask.quantile(0.99, "semel_store_batch_rows"), "p99"),
             steps=[Step(512, BAD)],
-            width=8,
+            width=6,
         ),
         lines(
             About(
@@ -225,73 +242,7 @@ def _commits() -> list[Panel]:
             ),
             PER_MINUTE,
             Query(f"{_MINUTE} * {ask.rate('semel_problems_total', _UNAVAILABLE)} or vector(0)", "refused"),
-            width=8,
-        ),
-    ]
-
-
-def _size() -> list[Panel]:
-    return [
-        lines(
-            About(
-                "Size by part",
-                "rows are the calls and runs, blobs the larger bodies, cache the shared answers, unused is "
-                "room that the next rows take. Not every store tells its parts.",
-                "Level, once retention takes as much as calls bring.",
-                "blobs that grow: large answers are kept. unused that grows: much was collected.",
-            ),
-            BYTES,
-            Query(ask.told("semel_store_part_bytes", by="part"), "{{part}}"),
-            stacked=True,
-            width=8,
-        ),
-        lines(
-            About(
-                "Size and growth",
-                "The whole size, and what it gains in a day at the pace of the half hour before.",
-                "Growth swings around a level, and falls below 0 when collecting gives room back.",
-            ),
-            BYTES,
-            Query(ask.told("semel_store_bytes"), "size"),
-            Query(
-                f"{_DAY} * clamp_min(max(deriv({ask.of('semel_store_bytes')}[{_GROWTH_WINDOW}])), 0)",
-                "growth per day",
-            ),
-            width=8,
-        ),
-        lines(
-            About(
-                "Shared answers evicted",
-                "Answers of `cache` rules per minute that had to go before their time, because the cache was "
-                "full. What is recorded for runs and effects is never evicted.",
-                "0, or few.",
-                "Many: shorter `ttl`, or fewer cached answers.",
-            ),
-            PER_MINUTE,
-            Query(
-                f"{_MINUTE} * max(rate({ask.of('semel_cache_evictions_total')}[{ask.RATE}]))",
-                "evicted",
-            ),
-            width=8,
-        ),
-        lines(
-            About(
-                "Collected",
-                "Calls, runs and blobs per minute that were past their time and are gone.",
-                "A peak every hour, by `gc.every`.",
-                "None for a day while the store grows: look at the log for what collecting says.",
-            ),
-            PER_MINUTE,
-            Query(f"{_MINUTE} * {ask.rate('semel_collected_total', by='what')}", "{{what}}"),
-        ),
-        lines(
-            About(
-                "Collected bytes",
-                "Content per second that collecting has removed.",
-                "Over a day about as much as the store gains.",
-            ),
-            "binBps",
-            Query(f"{ask.rate('semel_collected_bytes_total')} or vector(0)", "collected"),
+            width=6,
         ),
     ]
 

@@ -1,47 +1,51 @@
-"""Somebody who asks a proxy, and counts what must have come of it: by the script and by the answers' own headers,
-never by /metrics, which is what the figures are compared with."""
+"""Somebody who asks a proxy, and counts what must have come of it: by the script and by the answers' own
+headers, never by /metrics, which is what the figures are compared with."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tests.dashboards.world import AGENT, HEADLINE, OPERATOR, Rule
 from tests.inside import Answer, call, raw_call, request_bytes
 
 LOST = 0  # the upstream breaks off
-Labels: TypeAlias = tuple[str, ...]
-
-
-def counted() -> Any:
-    return field(default_factory=Counter)
+Labels: TypeAlias = frozenset[tuple[str, str]]
+Values: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one proxy must tell, by the values of the labels in the order of the contract."""
+    """What must be told, by metric and labels."""
 
-    calls: Counter[Labels] = counted()  # upstream, rule, mode, status
-    prevented: Counter[Labels] = counted()  # upstream, rule
-    responses: Counter[Labels] = counted()  # upstream, rule, code
-    problems: Counter[Labels] = counted()  # type
-    saved: Counter[Labels] = counted()  # upstream, rule; dollars
-    spent: Counter[Labels] = counted()
-    divergences: Counter[Labels] = counted()
-    polls: Counter[Labels] = counted()  # upstream, rule
-    drifts: Counter[Labels] = counted()
-    collected: Counter[Labels] = counted()  # what
-    collected_bytes: Counter[Labels] = counted()
-    notifications: Counter[Labels] = counted()  # type, result
-    reloads: Counter[Labels] = counted()  # result
-    recovered: Counter[Labels] = counted()  # state
-    shadow_calls: Counter[Labels] = counted()  # upstream, rule, would
-    shadow_prevented: Counter[Labels] = counted()
-    shadow_saved: Counter[Labels] = counted()
-    # Of the store, and so the same from every proxy on it.
-    states: Counter[str] = counted()
+    figures: defaultdict[str, Counter[Labels]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, metric: str, amount: float = 1, /, **labels: str) -> None:
+        self.figures[metric][frozenset(labels.items())] += amount  # type: ignore[assignment]
+
+    def by(self, metric: str, *labels: str, **only: str | Collection[str]) -> dict[Values, float]:
+        """Sums by the values of these labels, of the series whose others are as said."""
+        sums: Counter[Values] = Counter()
+        for series, amount in self.figures[metric].items():
+            has = dict(series)
+            if all(has[name] in ((one,) if isinstance(one, str) else one) for name, one in only.items()):
+                sums[tuple(has[name] for name in labels)] += amount
+        return dict(sums)
+
+    def total(self, metric: str, **only: str | Collection[str]) -> float:
+        return self.by(metric, **only).get((), 0.0)
+
+    def with_more(self, other: Done, times: float = 1) -> Done:
+        """Together with what another proxy tells, so many times over."""
+        both = Done()
+        for one, factor in ((self, 1.0), (other, times)):
+            for metric, series in one.figures.items():
+                for labels, amount in series.items():
+                    both.add(metric, amount * factor, **dict(labels))
+        return both
 
 
 class Player:
@@ -60,10 +64,10 @@ class Player:
         upstream_says: int = 200,
         problem: str = "",
         run: str = "",
-        **headers: str,
+        key: str = "",
     ) -> Answer:
         """`n` tells one request from another; `upstream_says` 0: it breaks off."""
-        request = self.request(rule, n, upstream_says=upstream_says, run=run, **headers)
+        request = self.request(rule, n, upstream_says=upstream_says, run=run, key=key)
         got = await raw_call(self.port, request)
         self.count(rule, got, status=status, upstream_says=upstream_says, problem=problem)
         return got
@@ -76,9 +80,9 @@ class Player:
         upstream_says: int = 200,
         run: str = "",
         slow: bool = False,
-        **headers: str,
+        key: str = "",
     ) -> bytes:
-        given = {"Semel-Token": AGENT, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        given = {"Semel-Token": AGENT} | ({"Idempotency-Key": key} if key else {})
         target = f"{f'/@{run}' if run else ''}/{rule.upstream}{rule.target}"
         if rule.safe:
             said = f"?status={upstream_says}&n={n}&slow={int(slow)}"
@@ -91,26 +95,31 @@ class Player:
     ) -> None:
         told = json.loads(got.body)["type"].removeprefix("urn:semel:") if got.semel == "refused" else ""
         assert (got.semel, told) == (status, problem), (rule.name, got)
-        place = (rule.upstream, rule.name)
-        done = self.done
-        done.calls[*place, rule.mode, status] += 1
+        place = {"upstream": rule.upstream, "rule": rule.name}
+        add = self.done.add
+        add("semel_calls_total", **place, mode=rule.mode, status=status)
         if problem:
-            done.problems[problem,] += 1
+            add("semel_problems_total", type=problem)
         if status in ("executed", "passed") or problem in ("in-doubt", "upstream-unreachable"):
-            done.responses[*place, _code(upstream_says, problem)] += 1
+            add("semel_upstream_responses_total", **place, code=_code(upstream_says, problem))
         if status in ("replayed", "joined") and not rule.safe:
-            done.prevented[place] += 1
+            add("semel_duplicates_prevented_total", **place)
         if status in ("replayed", "joined") and rule.usd:
-            done.saved[place] += rule.usd  # type: ignore[assignment]
+            add("semel_saved_usd_total", rule.usd, **place)
         if status == "executed" and upstream_says == 200 and rule.usd:
-            done.spent[place] += rule.usd  # type: ignore[assignment]
+            add("semel_spent_usd_total", rule.usd, **place)
 
-    async def refused_at_the_door(self, problem: str, target: str, **headers: str) -> None:
+    async def refused_at_the_door(self, problem: str, target: str, token: str = AGENT) -> None:
         """Before it is known for which upstream: without labels."""
-        got = await call(self.port, "GET", target, {n.replace("_", "-"): v for n, v in headers.items()})
+        got = await call(self.port, "GET", target, {"Semel-Token": token})
         assert (got.semel, json.loads(got.body)["type"]) == ("refused", f"urn:semel:{problem}")
-        self.done.calls["", "", "", "refused"] += 1
-        self.done.problems[problem,] += 1
+        self.done.add("semel_calls_total", upstream="", rule="", mode="", status="refused")
+        self.done.add("semel_problems_total", type=problem)
+
+    def stand(self, **states: int) -> None:
+        """So many more calls in these states."""
+        for state, number in states.items():
+            self.done.add("semel_calls_in_state", number, state=state)
 
     async def decide(self, call_id: str, how: str) -> None:
         host = f"127.0.0.1:{self.port}"

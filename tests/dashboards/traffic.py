@@ -36,7 +36,6 @@ EXPIRED = 3
 async def play(there: World, semel: SemelProcess) -> Done:
     """All that happens at the proxy with several workers."""
     player = Player(semel.port)
-    done = player.done
     await _given_again(player)
     await _joined(player, there)
     await _refused(player)
@@ -44,10 +43,10 @@ async def play(there: World, semel: SemelProcess) -> Done:
     await _in_runs(player)
     await _looked_on(player)
     await _drifted(player)
-    await _recovered(there, semel, done)
-    await _collected(there, semel, done)
-    await _reloaded(there, semel, done)
-    return done
+    await _recovered(there, semel, player)
+    await _collected(there, semel, player)
+    await _reloaded(there, semel, player)
+    return player.done
 
 
 async def _given_again(player: Player) -> None:
@@ -66,7 +65,7 @@ async def _given_again(player: Player) -> None:
     await player.ask(READ, 1, status="passed", upstream_says=500)
     await player.ask(CHARGE, 50, upstream_says=429)
     await player.ask(CHARGE, 51, upstream_says=404)
-    player.done.states.update({"done": 9, "released": 1})
+    player.stand(done=9, released=1)
 
 
 async def _joined(player: Player, there: World) -> None:
@@ -82,7 +81,7 @@ async def _joined(player: Player, there: World) -> None:
         await asyncio.sleep(0.2)
         there.upstream.gate.set()
         player.count(CHARGE, await first, status="executed")
-        player.done.states["done"] += 1
+        player.stand(done=1)
         answers = await asyncio.gather(*others)
         for one in answers:
             assert one.semel in ("joined", "replayed")
@@ -94,31 +93,36 @@ async def _joined(player: Player, there: World) -> None:
 
 async def _refused(player: Player) -> None:
     for _ in range(2):  # refused while the request is read, and so counted without labels
-        await player.refused_at_the_door("denied", f"/{NEVER.upstream}{NEVER.target}", Semel_Token=AGENT)
+        await player.refused_at_the_door("denied", f"/{NEVER.upstream}{NEVER.target}")
     await player.ask(LIMITED, 1)
     await player.ask(LIMITED, 2, status="refused", problem="budget-exceeded")
     await player.ask(KNOCK, status="refused", problem="upstream-unreachable")
-    await player.ask(CHARGE, 60, Idempotency_Key="one")
-    await player.ask(CHARGE, 61, status="refused", problem="key-conflict", Idempotency_Key="one")
-    await player.refused_at_the_door("unknown-upstream", "/nobody/x", Semel_Token=AGENT)
-    await player.refused_at_the_door("unauthorized", "/bank/charge", Semel_Token="wrong")
-    await player.refused_at_the_door("forbidden", "/bank/charge", Semel_Token=OPERATOR)
-    await player.refused_at_the_door("bad-request", "/@no%20run/bank/charge", Semel_Token=AGENT)
-    player.done.states.update({"done": 2, "released": 1})
+    await player.ask(CHARGE, 60, key="one")
+    await player.ask(CHARGE, 61, status="refused", problem="key-conflict", key="one")
+    await player.refused_at_the_door("unknown-upstream", "/nobody/x")
+    await player.refused_at_the_door("unauthorized", "/bank/charge", token="wrong")
+    await player.refused_at_the_door("forbidden", "/bank/charge", token=OPERATOR)
+    await player.refused_at_the_door("bad-request", "/@no%20run/bank/charge")
+    player.stand(done=2, released=1)
 
 
 async def _held(player: Player, there: World) -> None:
-    """Two in doubt; of three that need approval, one is approved and sent. The first notification fails."""
+    """Two in doubt; of four that need approval, one is approved and sent, one denied. The first notification
+    fails."""
     await player.ask(CHARGE, 70, status="refused", problem="in-doubt", upstream_says=LOST)
     await until(lambda: there.receiver.started)
     await player.ask(CHARGE, 71, status="refused", problem="in-doubt", upstream_says=500)
-    asked = [await player.ask(WIRE, n, status="refused", problem="awaiting-approval") for n in range(3)]
+    asked = [await player.ask(WIRE, n, status="refused", problem="awaiting-approval") for n in range(4)]
+    # What is decided before it was told is told no more.
+    await until(lambda: len([one for one in there.receiver.requests if one.complete]) == 1 + 2 + 4)
     await player.decide(str(asked[0].get("Semel-Call")), "approve")
+    await player.decide(str(asked[1].get("Semel-Call")), "deny")
     await player.ask(WIRE, 0)
-    player.done.states.update({"in_doubt": 2, "awaiting_approval": 2, "done": 1})
-    player.done.notifications.update(
-        {("in_doubt", "failed"): 1, ("in_doubt", "delivered"): 2, ("awaiting_approval", "delivered"): 3}
-    )
+    player.stand(in_doubt=2, awaiting_approval=2, denied=1, done=1)
+    told = player.done.add
+    told("semel_notifications_total", type="in_doubt", result="failed")
+    told("semel_notifications_total", 2, type="in_doubt", result="delivered")
+    told("semel_notifications_total", 4, type="awaiting_approval", result="delivered")
 
 
 async def _in_runs(player: Player) -> None:
@@ -127,37 +131,41 @@ async def _in_runs(player: Player) -> None:
     await player.ask(CHARGE, 80, run="r1+a2", status="replayed")
     await player.ask(CHARGE, 81, run="r1+a2")
     await player.ask(CHARGE, 82, run="r1+a3", status="refused", problem="diverged")
-    player.done.divergences[()] += 1
-    player.done.notifications["diverged", "delivered"] += 1
+    player.done.add("semel_divergences_total")
+    player.done.add("semel_notifications_total", type="diverged", result="delivered")
     # On one connection, so that one worker sees all of it.
     reader, writer = await asyncio.open_connection("127.0.0.1", player.port)
     for n in range(6):
         writer.write(player.request(REFUND, 1, run="r2+a1"))
         player.count(REFUND, await read_answer(reader), status="replayed" if n else "executed")
     writer.close()
-    player.done.polls[REFUND.upstream, REFUND.name] += 1
-    player.done.states["done"] += 3
+    player.done.add("semel_suspected_polls_total", upstream=REFUND.upstream, rule=REFUND.name)
+    player.stand(done=3)
 
 
 async def _looked_on(player: Player) -> None:
-    """In shadow mode each goes out; the second of two would have been given again."""
+    """In shadow mode each goes out; the second of two would have been given again, the
+    last held."""
     for n in (0, 0, 1):
         await player.ask(SEND, n, status="passed")
-    place = (SEND.upstream, SEND.name)
-    player.done.shadow_calls.update({(*place, "executed"): 2, (*place, "replayed"): 1})
-    player.done.shadow_prevented[place] += 1
-    player.done.shadow_saved[place] += SEND.usd  # type: ignore[assignment]
+    await player.ask(SEND, 2, status="passed", upstream_says=500)
+    place = {"upstream": SEND.upstream, "rule": SEND.name}
+    for would, times in (("executed", 2), ("replayed", 1), ("held", 1)):
+        player.done.add("semel_shadow_calls_total", times, **place, would=would)
+    player.done.add("semel_shadow_duplicates_prevented_total", **place)
+    player.done.add("semel_shadow_saved_usd_total", SEND.usd, **place)
+    player.done.add("semel_shadow_problems_total", type="in-doubt")
 
 
 async def _drifted(player: Player) -> None:
     await player.ask(HEADLINE)
     await asyncio.sleep(0.01)  # ten times its age: nothing else makes an answer old
     await player.ask(HEADLINE)
-    player.done.states["done"] += 1
-    player.done.drifts[HEADLINE.upstream, HEADLINE.name] += 1
+    player.stand(done=1)
+    player.done.add("semel_drifts_total", upstream=HEADLINE.upstream, rule=HEADLINE.name)
 
 
-async def _recovered(there: World, semel: SemelProcess, done: Done) -> None:
+async def _recovered(there: World, semel: SemelProcess, player: Player) -> None:
     """A second proxy dies with two calls under way: one with effects, one without."""
     there.upstream.gate.clear()
     async with there.proxy(faults=kill_at("request_sent", after=1)) as victim:
@@ -170,29 +178,31 @@ async def _recovered(there: World, semel: SemelProcess, done: Done) -> None:
         assert await victim.died() == -signal.SIGKILL
     there.upstream.gate.set()
     await until(lambda: semel.log.count('"event":"recovered"') == 2, within=30)
-    done.recovered.update({("in_doubt",): 1, ("released",): 1})
-    done.states.update({"in_doubt": 1, "released": 1})
-    done.notifications["in_doubt", "delivered"] += 1
+    for state in ("in_doubt", "released"):
+        player.done.add("semel_recovered_total", state=state)
+    player.stand(in_doubt=1, released=1)
+    player.done.add("semel_notifications_total", type="in_doubt", result="delivered")
 
 
-async def _collected(there: World, semel: SemelProcess, done: Done) -> None:
+async def _collected(there: World, semel: SemelProcess, player: Player) -> None:
     """Calls from long ago, written beside the proxy: those of today stay for a minute beyond their time."""
     store = await ambient.opened(there.state)
     try:
         for _ in range(EXPIRED):
             pending, entry = claim(store.owner)
-            assert await store.swap(pending, entry, expected=0)
+            await store.swap(pending, entry, expected=0)
             settled, entry = settle(pending)
+            assert settled.answer is not None
             size = len(settled.request + settled.answer.head + settled.answer.body)
-            assert await store.swap(settled, entry, expected=pending.version)
+            assert (await store.swap(settled, entry, expected=pending.version)).won
     finally:
         await store.close()
     await until(lambda: sum(_collected_in(semel.log)) == EXPIRED, within=30)
-    done.collected["calls",] += EXPIRED
-    done.collected_bytes[()] += EXPIRED * size
+    player.done.add("semel_collected_total", EXPIRED, what="calls")
+    player.done.add("semel_collected_bytes_total", EXPIRED * size)
 
 
-async def _reloaded(there: World, semel: SemelProcess, done: Done) -> None:
+async def _reloaded(there: World, semel: SemelProcess, player: Player) -> None:
     """Every worker reads them anew; the second time they are wrong, and the old ones stay."""
     file = there.policies / "gone.yaml"
     good = file.read_text()
@@ -203,7 +213,7 @@ async def _reloaded(there: World, semel: SemelProcess, done: Done) -> None:
         file.write_text(text)
         semel.send(signal.SIGHUP)
         await until(lambda: semel.log.count(f'"event":"{event}"') == WORKERS)  # noqa: B023 (awaited at once)
-        done.reloads[result,] += WORKERS
+        player.done.add("semel_policy_reloads_total", WORKERS, result=result)
     file.write_text(good)
 
 
@@ -219,5 +229,5 @@ async def play_beside(semel: SemelProcess) -> Done:
         await player.ask(CHARGE, n)
     for n in (0, 1, 200, 200):
         await player.ask(CHARGE, n, status="replayed")
-    player.done.states["done"] += 3
+    player.stand(done=3)
     return player.done

@@ -1,5 +1,5 @@
-"""A real Prometheus on a free port of loopback, in a directory of its own: what it is told to scrape may
-change while it runs, what it has scraped stays until it is ended.
+"""A real Prometheus on a free port of loopback, in a directory of its own: what it has scraped stays until it
+is ended, also when the proxies have ended before.
 
 It starts synchronously, as the other servers do; what it is asked goes through the test's event loop, so that
 upstreams of the test go on answering meanwhile.
@@ -59,8 +59,9 @@ class Prometheus:
     # ---- its life ----
 
     def start(self, targets: Sequence[str]) -> None:
-        self.scrape(targets)
-        (self._directory / "prometheus.yml").write_text(yaml.safe_dump(self._configuration()))
+        """`host:port` each. The first scrape comes after some seconds: changes of targets are taken together,
+        and these are the first."""
+        (self._directory / "prometheus.yml").write_text(yaml.safe_dump(self._configuration(targets)))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -73,17 +74,11 @@ class Prometheus:
             )  # fmt: skip
         self._await_ready()
 
-    def scrape(self, targets: Sequence[str]) -> None:
-        """These from now on, `host:port` each. Whole or not at all: the file is read when it changes."""
-        fresh = self._directory / "targets.new"
-        fresh.write_text(json.dumps([{"targets": list(targets)}]))
-        fresh.rename(self._directory / "targets.json")
-
-    def _configuration(self) -> dict[str, object]:
+    def _configuration(self, targets: Sequence[str]) -> dict[str, object]:
         spoken = f"{self.interval * 1000:.0f}ms"
         job: dict[str, object] = {
             "job_name": self._job,
-            "file_sd_configs": [{"files": [str(self._directory / "targets.json")], "refresh_interval": "1s"}],
+            "static_configs": [{"targets": list(targets)}],
         }
         if self._token:
             job["authorization"] = {"type": "Bearer", "credentials": self._token}

@@ -7,7 +7,7 @@ record reads as well.
 
 from __future__ import annotations
 
-from dashboards import held, money
+from dashboards import doubt, held, money
 from dashboards import queries as ask
 from dashboards.frame import Plan, Section
 from dashboards.panels import (
@@ -33,16 +33,6 @@ from dashboards.panels import (
 )
 
 _MINUTE, _HOUR = 60, 3600
-_ONCE = 'mode="once"'
-_BROKEN = 'code=~"lost|not_sent"'
-# What a caller with an effect in mind was told instead of an answer.
-_HELD = "in-doubt|awaiting-approval|diverged|in-progress"
-_REFUSED = "denied|key-conflict|budget-exceeded|answer-unavailable|identity-collision|stale|run-expired"
-
-
-def _of_once_rules(totals: str) -> str:
-    """Only of rules that had, or could have had, a call in mode once."""
-    return f"{totals} and on ({ask.RULE}) (sum by ({ask.RULE}) ({ask.of('semel_calls_total', _ONCE)}))"
 
 
 def plan() -> Plan:
@@ -55,8 +45,8 @@ def plan() -> Plan:
         [
             Section("Now, and in the time range shown", _now()),
             Section("Sent once", _once()),
-            Section("Doubt: where it comes from", _doubt()),
-            Section("Held and refused", _held()),
+            Section("Doubt: where it comes from", doubt.comes_from()),
+            Section("Held and refused", doubt.held_and_refused()),
             Section("Agents and answers that changed", _changed()),
             Section("Money and budgets", money.spent_by_rule()),
         ],
@@ -125,7 +115,7 @@ def _once() -> list[Panel]:
                 "Mostly executed; replayed after a crash.",
             ),
             PER_SECOND,
-            Query(ask.rate("semel_calls_total", _ONCE, by="status"), "{{status}}"),
+            Query(ask.rate("semel_calls_total", ask.ONCE, by="status"), "{{status}}"),
             stacked=True,
             width=8,
             links=[CALLS],
@@ -177,9 +167,9 @@ def _once() -> list[Panel]:
             ),
             {"upstream": "Upstream", "rule": "Rule"},
             [
-                Column("Calls", ask.busy_total("semel_calls_total", _ONCE, by=ask.RULE)),
+                Column("Calls", ask.busy_total("semel_calls_total", ask.ONCE, by=ask.RULE)),
                 *(
-                    Column(title, ask.busy_total("semel_calls_total", _ONCE, matcher, by=ask.RULE))
+                    Column(title, ask.busy_total("semel_calls_total", ask.ONCE, matcher, by=ask.RULE))
                     for title, matcher in (
                         ("Executed", 'status="executed"'),
                         ("From the record", ask.AGAIN),
@@ -192,7 +182,7 @@ def _once() -> list[Panel]:
                 *(
                     Column(
                         title,
-                        _of_once_rules(
+                        ask.of_once_rules(
                             f"({ask.total('semel_upstream_responses_total', matcher, by=ask.RULE)} > 0)"
                         ),
                         steps=(Step(1, colour),),
@@ -207,106 +197,6 @@ def _once() -> list[Panel]:
             ],
             links=[CALLS],
             nothing="no calls",
-        ),
-    ]
-
-
-def _doubt() -> list[Panel]:
-    broken = ask.rate("semel_upstream_responses_total", _BROKEN, by=f"{ask.RULE}, code")
-    return [
-        lines(
-            About(
-                "Lost and not sent, of rules with mode once",
-                "Exchanges per minute. lost: sent, and no whole answer came back; of a call with effects "
-                "that is doubt. not_sent: proven that nothing was sent; the caller may call again.",
-                "0, with peaks when an upstream or the network is in trouble.",
-                "lost that goes on: the upstream's status page, the network, the rule's `timeout`.",
-            ),
-            PER_MINUTE,
-            Query(f"{_MINUTE} * sum by (code) ({_of_once_rules(broken)})", "{{code}}"),
-            width=8,
-        ),
-        lines(
-            About(
-                "Calls of dead processes taken over",
-                "Per minute, by what they became: in_doubt has effects and is held, released is safe and is "
-                "made again when it is asked for.",
-                "0. A proxy that is stopped in good order leaves nothing behind.",
-                "Settle what is in doubt; find out why the proxy died.",
-            ),
-            PER_MINUTE,
-            Query(f"{_MINUTE} * {ask.rate('semel_recovered_total', by='state')}", "{{state}}"),
-            width=8,
-            links=[INBOX],
-        ),
-        lines(
-            About(
-                "Calls in doubt, waiting and denied",
-                "Calls in the store that are not settled by an answer.",
-                "0 in doubt, few waiting.",
-                "Decide them on the operator's page.",
-            ),
-            COUNT,
-            Query(
-                ask.told("semel_calls_in_state", 'state=~"in_doubt|awaiting_approval|denied"', by="state"),
-                "{{state}}",
-            ),
-            width=8,
-            links=[INBOX],
-        ),
-    ]
-
-
-def _problems(kinds: str) -> str:
-    per_second = ask.rate("semel_problems_total", f'type=~"{kinds}"', by="type")
-    return f"{_MINUTE} * {per_second}"
-
-
-def _held() -> list[Panel]:
-    return [
-        lines(
-            About(
-                "Held",
-                "Answers per minute that say: not now, somebody or something has to be settled first. An "
-                "agent that asks again is counted again. in-progress: the same call still runs.",
-                "0, with peaks.",
-                "in-doubt, awaiting-approval and diverged are decided on the operator's page.",
-            ),
-            PER_MINUTE,
-            Query(_problems(_HELD), "{{type}}"),
-            width=8,
-            links=[INBOX],
-        ),
-        lines(
-            About(
-                "Refused",
-                "Answers per minute that no waiting mends. stale and answer-unavailable concern answers that "
-                "were given before, run-expired whole runs.",
-                "0. denied where rules or people deny.",
-                "key-conflict: an agent uses one Idempotency-Key for two calls. budget-exceeded: raise the "
-                "`budget`, or look at what the agent does.",
-            ),
-            PER_MINUTE,
-            Query(_problems(_REFUSED), "{{type}}"),
-            width=8,
-        ),
-        lines(
-            About(
-                "Notifications",
-                "Per minute, by what they tell of and what became of them. Failed ones are tried again, "
-                "dropped ones were too many.",
-                "One delivered for each call that comes into doubt or waits. Nothing where none are "
-                "configured.",
-                "failed or dropped: nobody may have been told. Look at the receiver, and at the operator's "
-                "page.",
-            ),
-            PER_MINUTE,
-            Query(
-                ask.busy_rate("semel_notifications_total", by="type, result", times=_MINUTE),
-                "{{type}} {{result}}",
-            ),
-            width=8,
-            links=[INBOX],
         ),
     ]
 

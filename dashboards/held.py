@@ -9,6 +9,7 @@ from dashboards.panels import (
     GOOD,
     INBOX,
     NEUTRAL,
+    PER_MINUTE,
     SECONDS,
     WATCH,
     About,
@@ -99,6 +100,22 @@ def oldest_waiting(*, width: int = 3) -> Panel:
         SECONDS,
         Query(ask.told("semel_oldest_awaiting_approval_seconds"), "oldest"),
         steps=[Step(15 * _MINUTE, WATCH), Step(4 * _HOUR, BAD)],
+        width=width,
+        links=[INBOX],
+    )
+
+
+def taken_over(*, width: int) -> Panel:
+    return lines(
+        About(
+            "Calls of dead processes taken over",
+            "Per minute, by what they became: in_doubt has effects and is held, released is safe and is "
+            "made again when it is asked for.",
+            "0. A proxy that is stopped in good order leaves nothing behind.",
+            "Settle what is in doubt; find out why the proxy died.",
+        ),
+        PER_MINUTE,
+        Query(f"{_MINUTE} * {ask.rate('semel_recovered_total', by='state')}", "{{state}}"),
         width=width,
         links=[INBOX],
     )

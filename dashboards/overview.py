@@ -165,7 +165,7 @@ def _time() -> list[Panel]:
             Query(ask.quantile(0.99, "semel_added_seconds"), "added p99"),
             Query(ask.quantile(0.5, "semel_upstream_seconds"), "upstream p50"),
             Query(ask.quantile(0.99, "semel_upstream_seconds"), "upstream p99"),
-            logarithmic=True,
+            logarithmic=0.001,
         ),
         lines(
             About(
@@ -188,7 +188,7 @@ def _time() -> list[Panel]:
             ),
             SECONDS,
             Query(ask.quantile(0.99, "semel_call_seconds", by="status"), "{{status}}"),
-            logarithmic=True,
+            logarithmic=0.001,
             width=6,
         ),
     ]

@@ -151,15 +151,16 @@ def lines(
     *queries: Query,
     width: int = 12,
     stacked: bool = False,
-    logarithmic: bool = False,
+    logarithmic: float = 0,
     steps: Sequence[Step] = (),
     maximum: float | None = None,
     links: Sequence[Link] = (),
 ) -> timeseries.Panel:
-    """How it was over time. With `steps` the threshold is drawn as a line."""
+    """How it was over time. With `steps` the threshold is drawn as a line; `logarithmic` is the value below
+    which the scale is linear."""
     exprs = [query.expr for query in queries]
     panel = _begun(timeseries.Panel(), about, unit, exprs, _Size(width, LINES_HEIGHT), links)
-    panel.no_value("nothing yet").min(0)
+    panel.no_value("nothing yet")
     for target in _targets(queries, instant=False):
         panel.with_target(target)
     if maximum is not None:
@@ -168,16 +169,22 @@ def lines(
     panel.span_nulls(False)
     if stacked:
         panel.stacking(common.StackingConfig().mode(looks.StackingMode.NORMAL).group("A"))
-    if logarithmic:
-        log = common.ScaleDistributionConfig().type(looks.ScaleDistribution.LOG).log(10)
-        panel.scale_distribution(log)
+    if logarithmic:  # around 0 it is linear, so that nothing is left out
+        scale = common.ScaleDistributionConfig().type(looks.ScaleDistribution.SYMLOG)
+        panel.scale_distribution(scale.log(10).linear_threshold(logarithmic))
+    else:
+        panel.min(0)
     if steps:
         panel.thresholds(thresholds("transparent", *steps))
         panel.thresholds_style(
             common.GraphThresholdsStyleConfig().mode(looks.GraphThresholdsStyleMode.DASHED)
         )
-    legend = common.VizLegendOptions().show_legend(True).placement(looks.LegendPlacement.BOTTOM)
-    panel.legend(legend.display_mode(looks.LegendDisplayMode.TABLE).calcs(["lastNotNull", "max"]))
+    legend = common.VizLegendOptions().show_legend(True).calcs(["lastNotNull", "max"] if width >= 12 else [])
+    if width >= 12:
+        legend.display_mode(looks.LegendDisplayMode.TABLE).placement(looks.LegendPlacement.RIGHT)
+    else:
+        legend.display_mode(looks.LegendDisplayMode.LIST).placement(looks.LegendPlacement.BOTTOM)
+    panel.legend(legend)
     tooltip = common.VizTooltipOptions().mode(looks.TooltipDisplayMode.MULTI)
     return panel.tooltip(tooltip.sort(looks.SortOrder.DESCENDING))
 
@@ -215,14 +222,15 @@ def rows(
     queries = [Query(column.expr, column.title) for column in columns]
     for target in _targets(queries, instant=True, as_table=True):
         panel.with_target(target)
-    # One query alone is named "Value", several "Value #A" and so on, once they are merged.
-    values = ["Value"] if len(columns) == 1 else [f"Value #{name}" for name in _REF_IDS[: len(columns)]]
-    order = [*labels, *values]
+    # Several queries are named "Value #A" and so on once they are merged; where only one has an answer, and
+    # that is the first then, it is "Value".
+    values = {f"Value #{name}": one.title for name, one in zip(_REF_IDS, columns, strict=False)}
+    titles = {**labels, "Value": columns[0].title, **values}
     organize = {
         "excludeByName": {"Time": True},
         "includeByName": {},
-        "indexByName": {name: index for index, name in enumerate(order)},
-        "renameByName": {**labels, **{name: one.title for name, one in zip(values, columns, strict=True)}},
+        "indexByName": {name: index for index, name in enumerate(titles)},
+        "renameByName": titles,
     }
     panel.with_transformation(model.DataTransformerConfig("merge", options={}))
     panel.with_transformation(model.DataTransformerConfig("organize", options=organize))

@@ -53,6 +53,7 @@ _IN_PART = "The choice of upstream and rule narrows it only in part: not every m
 _OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 _CHOSEN = ("upstream", "rule")  # variables of the same name; `instance` is on every series that is scraped
 
+ONCE = 'mode="once"'
 # What came without a send: from the record, or from the same call under way.
 AGAIN = 'status=~"replayed|joined"'
 
@@ -107,6 +108,11 @@ def quantile(of_all: float, metric: str, *more: str, by: str = "", window: str =
     labels = f"le, {by}" if by else "le"
     buckets = f"sum by ({labels}) (rate({of(f'{metric}_bucket', *more)}[{window}]))"
     return f"histogram_quantile({of_all:g}, {buckets}) >= 0"
+
+
+def of_once_rules(by_rule: str) -> str:
+    """Only of rules that have calls in mode once."""
+    return f"{by_rule} and on ({RULE}) (sum by ({RULE}) ({of('semel_calls_total', ONCE)}))"
 
 
 def not_narrowed(exprs: Sequence[str]) -> str:

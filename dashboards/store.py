@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dashboards import held, store_size
 from dashboards import queries as ask
-from dashboards import store_size
 from dashboards.frame import Plan, Section
 from dashboards.panels import (
     BAD,
@@ -259,7 +259,7 @@ def _content() -> list[Panel]:
             ),
             COUNT,
             Query(ask.told("semel_calls_in_state", by="state"), "{{state}}"),
-            logarithmic=True,
+            logarithmic=1,
             links=[INBOX],
         ),
         lines(
@@ -275,19 +275,7 @@ def _content() -> list[Panel]:
             Query(f"count({ask.of('semel_build_info')})", "proxies"),
             width=6,
         ),
-        lines(
-            About(
-                "Calls left by dead processes",
-                "Per minute, by what they became: in_doubt has effects and is held, released is safe and is "
-                "made again when it is asked for.",
-                "0.",
-                "Settle what is in doubt; find out why the process died.",
-            ),
-            PER_MINUTE,
-            Query(f"{_MINUTE} * {ask.rate('semel_recovered_total', by='state')}", "{{state}}"),
-            width=6,
-            links=[INBOX],
-        ),
+        held.taken_over(width=6),
         rows(
             About(
                 "Proxies and their stores",

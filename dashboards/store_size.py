@@ -28,7 +28,7 @@ def over_time() -> list[Panel]:
             About(
                 "Size and growth",
                 "The whole size, and what it gains in a day at the pace of the half hour before.",
-                "Growth swings around a level, and falls below 0 when collecting gives room back.",
+                "Growth follows the work, and is 0 while collecting gives room back.",
             ),
             BYTES,
             Query(ask.told("semel_store_bytes"), "size"),

@@ -133,6 +133,6 @@ def by_rule() -> list[Panel]:
             ),
             SECONDS,
             Query(ask.quantile(0.99, "semel_upstream_seconds", by="upstream"), "{{upstream}}"),
-            logarithmic=True,
+            logarithmic=0.001,
         ),
     ]

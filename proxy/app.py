@@ -120,6 +120,7 @@ class App:
         private = settings.forward.private is Private.ALLOW
         ways = Ways(leads_back=own.lie_at, private=private, tell=log.noted)
         upstream = HttpUpstream(max_header_bytes=limits.headers, ways=ways)
+        metrics.notifies(() if settings.notify is None else settings.notify.events)
         hook = make_hook(
             settings.notify,
             store=store,

@@ -126,6 +126,11 @@ class MetricsObserver(Deaf):
         self._spent.begin(zeros.that_cost(policies))
         self._polls.begin(zeros.that_may_be_polled(policies))
         self._drifts.begin(zeros.that_may_drift(policies))
+        self._responses.begin(zeros.without_an_answer(policies))
+        self._would.begin(zeros.would_become(policies))
+        self._would_problems.begin(zeros.would_be_problems(policies))
+        self._would_prevent.begin(zeros.would_prevent(policies))
+        self._would_save.begin(zeros.would_save(policies))
 
     def served(self, told: Served) -> None:
         self._calls.values[told.upstream, told.rule, told.mode, told.status] += 1
@@ -170,6 +175,10 @@ class MetricsObserver(Deaf):
             self._polls.values[str(fields["upstream"]), str(fields["rule"])] += 1
         elif event == RECOVERED:
             self._recovered.values[(str(fields["state"]),)] += 1
+
+    def notifies(self, kinds: Iterable[str]) -> None:
+        """Somebody is told of these."""
+        self._notifications.begin(zeros.notifications(kinds))
 
     def notified(self, kind: str, result: str) -> None:
         """Counted apart from what is told: what is dropped comes in thousands, and the log says it once."""

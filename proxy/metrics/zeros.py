@@ -7,7 +7,7 @@ is often the only one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from proxy.core.clauses import OnStale
 from proxy.core.matching import DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ
@@ -27,10 +27,53 @@ PROBLEM_TYPES: list[Labels] = sorted({(problem.name,) for problem in PROBLEMS.va
 _WITHOUT_A_RULE = (DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ)
 
 
+# Refused before it is known what for.
+AT_THE_DOOR: Labels = ("", "", "", "refused")
+# Where an upstream did not answer. What it answers when it does is not known before.
+WITHOUT_AN_ANSWER = ("lost", "not_sent")
+# What would have become of a call that is only looked on at.
+WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused")
+# What becomes of a notification.
+RESULTS = ("delivered", "failed", "overtaken", "given_up", "dropped")
+
+
 def statuses(policies: PolicySet) -> Iterator[Labels]:
+    yield AT_THE_DOOR
     for upstream, rule in _rules(policies):
-        for status in MAY_BECOME[rule.mode]:
+        reads = ("passed",) if rule.mode is Mode.ONCE and _may_be_safe(rule) else ()
+        for status in (*MAY_BECOME[rule.mode], *reads):
             yield upstream, rule.name, rule.mode.value, status
+    for upstream, rule in _shadowed(policies):
+        yield upstream, rule.name, rule.mode.value, "passed"
+
+
+def without_an_answer(policies: PolicySet) -> Iterator[Labels]:
+    for upstream, rule in (*_rules(policies), *_shadowed(policies)):
+        if rule.mode is not Mode.DENY or rule.shadow:
+            for code in WITHOUT_AN_ANSWER:
+                yield upstream, rule.name, code
+
+
+def would_become(policies: PolicySet) -> Iterator[Labels]:
+    for upstream, rule in _shadowed(policies):
+        for would in WOULD_BECOME:
+            yield upstream, rule.name, would
+
+
+def would_be_problems(policies: PolicySet) -> Iterator[Labels]:
+    return iter(PROBLEM_TYPES if any(True for _ in _shadowed(policies)) else ())
+
+
+def would_prevent(policies: PolicySet) -> Iterator[Labels]:
+    return ((upstream, rule.name) for upstream, rule in _shadowed(policies) if not _is_safe(rule))
+
+
+def would_save(policies: PolicySet) -> Iterator[Labels]:
+    return ((upstream, rule.name) for upstream, rule in _shadowed(policies) if rule.cost is not None)
+
+
+def notifications(kinds: Iterable[str]) -> Iterator[Labels]:
+    return ((str(kind), result) for kind in kinds for result in RESULTS)
 
 
 def with_effects(policies: PolicySet) -> Iterator[Labels]:
@@ -54,15 +97,27 @@ def _where(policies: PolicySet, fits: Callable[[Rule], bool]) -> Iterator[Labels
 
 
 def _rules(policies: PolicySet) -> Iterator[tuple[str, Rule]]:
-    """Those that are only looked on at are counted apart, and rarely: they appear when they do."""
+    """Those that are only looked on at are counted apart."""
     for upstream in policies.upstreams.values():
         for rule in (*upstream.rules, *_WITHOUT_A_RULE):
             if not rule.shadow:
                 yield upstream.name, rule
 
 
+def _shadowed(policies: PolicySet) -> Iterator[tuple[str, Rule]]:
+    for upstream in policies.upstreams.values():
+        for rule in upstream.rules:
+            if rule.shadow:
+                yield upstream.name, rule
+
+
 def _is_recorded(rule: Rule) -> bool:
     return rule.mode in (Mode.ONCE, Mode.CACHE)
+
+
+def _may_be_safe(rule: Rule) -> bool:
+    """Outside a run a call that is safe is passed on."""
+    return any(map(rule.is_safe, rule.methods or SAFE_METHODS))
 
 
 def _is_safe(rule: Rule) -> bool:

@@ -1,11 +1,11 @@
 """The scripted traffic, scraped by a real Prometheus from its beginning to its end.
 
-About exactness. `increase()` extrapolates to the edges of its window, but not beyond a counter's zero, and not
-where a sample lies at the edge. Seen with Prometheus 2.42 and a counter that stood at 0 when it was first
+About exactness. `increase()` extrapolates to the edges of its window, but not beyond a counter's zero, and
+not where a sample lies at the edge. Seen with Prometheus 2.42 and a counter that stood at 0 when it was first
 scraped, in a window longer than its life: at the time of the last sample 8 events give 8.0, and dollars the
-very sum; a millisecond later 8.0032, half an interval later 8.9. A counter that first appears with a value
-above 0 gives nothing for it. So what one proxy tells is exact at the time of its last sample. Another proxy is
-scraped at other times: all its counters are then too high by one and the same factor, which can be measured.
+very sum; a millisecond later 8.0032, a third of a second later 8.96. A counter that first appears with a
+value above 0 gives nothing for it. So what one proxy tells is exact at the time of its last sample. Another
+proxy is scraped at other times: all its counters are too high by one and the same factor, which is measured.
 """
 
 from __future__ import annotations
@@ -61,24 +61,29 @@ def scraped(tmp_path: Path) -> Iterator[Scraped]:
 
 async def _scraped(tmp_path: Path, server: Prometheus) -> Scraped:
     second = f"127.0.0.1:{free_port()}"
-    async with asyncio.timeout(120), world(tmp_path) as there:
-        async with there.proxy("--workers", str(WORKERS)) as semel:
-            first = f"127.0.0.1:{semel.port}"
-            server.start([first, second])
-            began = await _first_scrape(server, first)
-            done = await play(there, semel)
-            async with there.proxy("--listen", second) as other:
-                await _first_scrape(server, second)
-                beside = await play_beside(other)
-                await _all_told(server, second, beside, other)
-                done.add("semel_calls_in_state", beside.total("semel_calls_in_state"), state="done")
-                await _all_told(server, first, done, semel)
-                at = await server.last_scrape(f'semel_build_info{{instance="{first}"}}')
+    async with (
+        asyncio.timeout(120),
+        world(tmp_path) as there,
+        there.proxy("--workers", str(WORKERS)) as semel,
+    ):
+        first = f"127.0.0.1:{semel.port}"
+        server.start([first, second])
+        began = await _first_scrape(server, first)
+        done = await play(there, semel)
+        async with there.proxy("--listen", second) as other:
+            await _first_scrape(server, second)
+            beside = await play_beside(other)
+            await _all_told(server, second, beside, other)
+            last = await server.last_scrape(f'semel_build_info{{instance="{second}"}}')
+            done.add("semel_calls_in_state", beside.total("semel_calls_in_state"), state="done")
+            await _all_told(server, first, done, semel)
+            at = await _first_scrape(server, first, after=last)
     return Scraped(server, first, second, began, at, done, beside)
 
 
-async def _first_scrape(server: Prometheus, instance: str) -> float:
-    found = await server.wait_for(f'timestamp(semel_build_info{{instance="{instance}"}})', len)
+async def _first_scrape(server: Prometheus, instance: str, after: float = 0.0) -> float:
+    asked = f'timestamp(semel_build_info{{instance="{instance}"}})'
+    found = await server.wait_for(asked, lambda found: found and found[0].value > after)
     return found[0].value
 
 

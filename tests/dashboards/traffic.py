@@ -9,7 +9,6 @@ import signal
 from tests import ambient
 from tests.dashboards.playing import LOST, Done, Player
 from tests.dashboards.world import (
-    AGENT,
     CHARGE,
     HEADLINE,
     ITEMS,
@@ -161,6 +160,9 @@ async def _drifted(player: Player) -> None:
     await player.ask(HEADLINE)
     await asyncio.sleep(0.01)  # ten times its age: nothing else makes an answer old
     await player.ask(HEADLINE)
+    await player.ask(
+        READ, 2, status="passed", upstream_says=500
+    )  # again, seconds later: the first is not seen
     player.stand(done=1)
     player.done.add("semel_drifts_total", upstream=HEADLINE.upstream, rule=HEADLINE.name)
 

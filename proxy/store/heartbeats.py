@@ -206,7 +206,9 @@ class Heart:
         self.pulse.landed(begun)
         self._renewed(buried, epoch)
 
-    def living(self) -> int:
+    async def living(self) -> int:
+        """How many are seen to beat, this one with them."""
+        await self._look()
         return self._watch.living(self._clock())
 
     async def dead_among(self, epochs: Iterable[str]) -> list[str]:

@@ -274,7 +274,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
     async def census(self) -> Census:
         self._refuse_if_closed()
         told = await self._lines.line().ask_all([(text, ()) for text in statements.CENSUS], again=True)
-        return statements.census(*told, owners=self._heart.living())
+        return statements.census(*told, owners=await self._heart.living())
 
     def evictions(self) -> int:
         return self._cache.evictions

@@ -172,7 +172,7 @@ class RedisIndex:
                 (call.created_at for call in await self.in_state(State.AWAITING_APPROVAL)), default=None
             ),
             bytes_used=_memory_used(await self._pipe.ask("INFO", "memory")),
-            owners=self._heart.living(),
+            owners=await self._heart.living(),
         )
 
     def evictions(self) -> int:

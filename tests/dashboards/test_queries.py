@@ -26,9 +26,7 @@ BY = re.compile(r"\b(?:by|on) \((?P<labels>[^)]*)\)\s*\(")
 PARTS = ("_bucket", "_sum", "_count")
 SCRAPED = {"instance", "job"}  # what Prometheus adds
 # About the store: told by every proxy on it.
-OF_THE_STORE = re.compile(
-    r"semel_(calls_in_state|oldest_\w+|store_bytes|store_part_bytes|owners|cache_evictions_total)\b"
-)
+OF_THE_STORE = re.compile(r"semel_(calls_in_state|oldest_\w+|store_bytes|store_part_bytes|owners)\b")
 # Values that labels can have, as far as queries name them.
 VALUES: dict[tuple[str, str], set[str]] = {
     ("semel_calls_total", "status"): {"executed", "replayed", "joined", "passed", "refused"},
@@ -47,6 +45,7 @@ upstream: pay
 base_url: http://127.0.0.1:{port}
 rules:
   - {{name: charge, match: {{method: POST, path: /charge}}, cost: {{usd: 0.5}}}}
+  - {{name: look, match: {{method: POST, path: /look}}, safe: true}}
   - {{name: watched, match: {{method: POST, path: /watched}}, cost: {{usd: 0.5}}, shadow: true}}
 """
 
@@ -71,9 +70,8 @@ def inside(text: str, start: int) -> str:
     raise AssertionError(f"a parenthesis is open in {text}")
 
 
-@pytest.fixture
-async def told(tmp_path: Path) -> dict[str, set[str]]:
-    """What a running semel tells: each metric's labels, none where it has nothing to tell of yet."""
+async def scraped(tmp_path: Path) -> str:
+    """What a semel tells that has executed, replayed, looked on at and lost calls."""
     fine = (*READ_ALL, answer(200, b"ok"))
     async with (
         Origin(fine, fine, fine, (*READ_ALL, Reset())) as origin,
@@ -83,7 +81,13 @@ async def told(tmp_path: Path) -> dict[str, set[str]]:
         for body in (b"1", b"1", b"2"):
             for path in ("/pay/charge", "/pay/watched"):
                 await call(port, "POST", path, {}, body)
-        text = (await call(port, "GET", "/metrics")).body.decode()
+        return (await call(port, "GET", "/metrics")).body.decode()
+
+
+@pytest.fixture
+async def told(tmp_path: Path) -> dict[str, set[str]]:
+    """Each metric's labels, none where there is nothing to tell of yet."""
+    text = await scraped(tmp_path)
     found: dict[str, set[str]] = {name: set() for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -109,6 +113,16 @@ async def test_the_table_of_labels_is_true(told: dict[str, set[str]]) -> None:
     seen = {metric: labels for metric, labels in told.items() if labels}
     assert {metric: set(LABELS[metric]) for metric in seen} == seen
     assert len(seen) >= 10
+
+
+async def test_rules_with_effects_are_known_from_the_start(tmp_path: Path) -> None:
+    """The dashboard of effects knows them by the duplicates that could be prevented: 0, and not for reads."""
+    fine = (*READ_ALL, answer(200, b"ok"))
+    async with Origin(fine) as origin, semel(tmp_path, POLICY.format(port=origin.port)) as app:
+        text = (await call(app.address.port, "GET", "/metrics")).body.decode()
+    begun = re.findall(r"^semel_duplicates_prevented_total\{(.*)\} 0\.0$", text, re.MULTILINE)
+    assert {re.sub(r'.*rule="(\w+)".*', r"\1", labels) for labels in begun} == {"charge", "default"}
+    assert any("semel_duplicates_prevented_total" in query.expr.split(" and on ")[-1] for query in QUERIES)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)

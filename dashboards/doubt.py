@@ -18,14 +18,14 @@ def comes_from() -> list[Panel]:
     return [
         lines(
             About(
-                "Lost and not sent, of rules with mode once",
+                "Lost and not sent, of rules with effects",
                 "Exchanges per minute. lost: sent, and no whole answer came back; of a call with effects "
                 "that is doubt. not_sent: proven that nothing was sent; the caller may call again.",
                 "0, with peaks when an upstream or the network is in trouble.",
                 "lost that goes on: the upstream's status page, the network, the rule's `timeout`.",
             ),
             PER_MINUTE,
-            Query(f"{_MINUTE} * sum by (code) ({ask.of_once_rules(broken)})", "{{code}}"),
+            Query(f"{_MINUTE} * sum by (code) ({ask.with_effects(broken, ask.RATE)})", "{{code}}"),
             width=8,
         ),
         taken_over(width=8),

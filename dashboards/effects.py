@@ -1,8 +1,8 @@
 """Calls with effects: what was prevented, held, lost, refused, and what it cost.
 
 No label says whether a call has effects, so each panel says what it counts. Exact are: duplicates prevented,
-doubt, divergences, calls taken over into doubt. Rules of mode `once` hold the rest, and inside runs they
-record reads as well.
+doubt, divergences, calls taken over into doubt. The rest is counted by rule, and rules are known to have
+effects by `queries.with_effects`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def plan() -> Plan:
             Section("Doubt: where it comes from", doubt.comes_from()),
             Section("Held and refused", doubt.held_and_refused()),
             Section("Agents and answers that changed", _changed()),
-            Section("Money and budgets", money.spent_by_rule()),
+            Section("Money and budgets", money.spent_on_effects()),
         ],
     )
 
@@ -105,17 +105,24 @@ def _now() -> list[Panel]:
     ]
 
 
+def _total(title: str, metric: str, *more: str) -> Column:
+    return Column(title, ask.with_effects(ask.busy_total(metric, *more, by=ask.RULE), ask.RANGE))
+
+
 def _once() -> list[Panel]:
+    by_status = ask.rate("semel_calls_total", ask.ONCE, by=f"{ask.RULE}, status")
+    refused = ask.rate("semel_calls_total", ask.ONCE, 'status="refused"', by=ask.RULE)
+    called = ask.rate("semel_calls_total", ask.ONCE, by=ask.RULE)
     return [
         lines(
             About(
-                "Calls of rules with mode once",
-                "Per second, by what semel did. These rules hold all calls with effects, and inside runs the "
-                "recorded reads as well.",
+                "Calls of rules with effects",
+                "Per second, by what semel did, of rules whose calls do something in the world. The rule "
+                "`default` is among them, with the reads that it records inside runs.",
                 "Mostly executed; replayed after a crash.",
             ),
             PER_SECOND,
-            Query(ask.rate("semel_calls_total", ask.ONCE, by="status"), "{{status}}"),
+            Query(f"sum by (status) ({ask.with_effects(by_status, ask.RATE)})", "{{status}}"),
             stacked=True,
             width=8,
             links=[CALLS],
@@ -139,7 +146,7 @@ def _once() -> list[Panel]:
         ),
         lines(
             About(
-                "Refused of rules with mode once or deny",
+                "Refused, of rules with effects",
                 "The share of these rules' calls that semel answered itself: held, denied, over a budget, "
                 "or not reachable.",
                 "Near 0. A gap is a time without calls.",
@@ -148,8 +155,8 @@ def _once() -> list[Panel]:
             SHARE,
             Query(
                 ask.share(
-                    ask.rate("semel_calls_total", 'mode=~"once|deny"', 'status="refused"'),
-                    ask.rate("semel_calls_total", 'mode=~"once|deny"'),
+                    f"sum({ask.with_effects(refused, ask.RATE)})",
+                    f"sum({ask.with_effects(called, ask.RATE)})",
                 ),
                 "refused",
             ),
@@ -159,41 +166,31 @@ def _once() -> list[Panel]:
         rows(
             About(
                 "By upstream and rule",
-                "Rules with mode once that were called in the time range shown. Lost and not sent count the "
-                "exchanges with the upstream, of reads as well where a rule has both.",
+                "Rules with effects that were called in the time range shown. `default` has reads as well, "
+                "those of runs. Lost, 5xx and not sent count exchanges with the upstream.",
                 "Executed is what happened in the world; duplicates prevented is what would have happened "
                 "twice.",
                 "Lost: an `upstream_key` or a `probe` on the rule lets semel settle doubt by itself.",
             ),
             {"upstream": "Upstream", "rule": "Rule"},
             [
-                Column("Calls", ask.busy_total("semel_calls_total", ask.ONCE, by=ask.RULE)),
-                *(
-                    Column(title, ask.busy_total("semel_calls_total", ask.ONCE, matcher, by=ask.RULE))
-                    for title, matcher in (
-                        ("Executed", 'status="executed"'),
-                        ("From the record", ask.AGAIN),
-                        ("Refused", 'status="refused"'),
-                    )
-                ),
+                _total("Calls", "semel_calls_total", ask.ONCE),
+                _total("Executed", "semel_calls_total", ask.ONCE, 'status="executed"'),
+                _total("From the record", "semel_calls_total", ask.ONCE, ask.AGAIN),
+                _total("Refused", "semel_calls_total", ask.ONCE, 'status="refused"'),
                 Column(
-                    "Duplicates prevented", ask.busy_total("semel_duplicates_prevented_total", by=ask.RULE)
+                    "Duplicates prevented",
+                    ask.busy_total("semel_duplicates_prevented_total", by=ask.RULE),
                 ),
                 *(
-                    Column(
-                        title,
-                        ask.of_once_rules(
-                            f"({ask.total('semel_upstream_responses_total', matcher, by=ask.RULE)} > 0)"
-                        ),
-                        steps=(Step(1, colour),),
-                    )
-                    for title, matcher, colour in (
+                    _total(title, "semel_upstream_responses_total", code)._replace(steps=(Step(1, colour),))
+                    for title, code, colour in (
                         ("Lost", 'code="lost"', BAD),
                         ("5xx", 'code=~"5.."', WATCH),
                         ("Not sent", 'code="not_sent"', WATCH),
                     )
                 ),
-                Column("Spent", ask.busy_total("semel_spent_usd_total", by=ask.RULE), DOLLARS, 2, "-"),
+                _total("Spent", "semel_spent_usd_total")._replace(unit=DOLLARS, decimals=2, empty="-"),
             ],
             links=[CALLS],
             nothing="no calls",

@@ -71,28 +71,33 @@ def saved_and_spent() -> list[Panel]:
     ]
 
 
-def spent_by_rule() -> list[Panel]:
+def spent_on_effects() -> list[Panel]:
+    spent = ask.with_effects(ask.total("semel_spent_usd_total", by=ask.RULE), ask.RANGE)
     return [
         lines(
             About(
-                "Spent per hour by rule",
-                "What executed calls cost, of rules with a `cost`; model calls are among them.",
+                "Spent on effects per hour",
+                "What executed calls cost, of rules with effects and a `cost`. Reads and models are left "
+                "out: the overview has all that was spent.",
                 "What you expect for the work done.",
                 "A rule that runs away: give it a `budget`.",
             ),
             DOLLARS,
-            Query(ask.busy_rate("semel_spent_usd_total", by=ask.RULE, times=_HOUR), "{{upstream}} {{rule}}"),
+            Query(
+                ask.with_effects(ask.busy_rate("semel_spent_usd_total", by=ask.RULE, times=_HOUR), ask.RATE),
+                "{{upstream}} {{rule}}",
+            ),
             stacked=True,
             width=16,
         ),
         number(
             About(
-                "Spent",
-                "What executed calls cost. Only rules with a `cost` are counted.",
+                "Spent on effects",
+                "What executed calls of rules with effects cost. Only rules with a `cost` are counted.",
                 "What you expect for the work done.",
             ),
             DOLLARS,
-            Query(ask.total_or_zero("semel_spent_usd_total"), "spent"),
+            Query(f"sum({spent}) or vector(0)", "spent"),
             base=NEUTRAL,
             steps=[Step(1000, WATCH)],
             decimals=2,

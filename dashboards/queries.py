@@ -50,10 +50,12 @@ DELIBERATELY_ABSENT: dict[str, str] = {}
 RULE = "upstream, rule"  # what names a rule: rules of two upstreams may have one name
 RATE, RANGE = "$__rate_interval", "$__range"
 _IN_PART = "The choice of upstream and rule narrows it only in part: not every metric has these labels."
+_A_NUMBER = " >= 0"  # which NaN is not
 _OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 _CHOSEN = ("upstream", "rule")  # variables of the same name; `instance` is on every series that is scraped
 
 ONCE = 'mode="once"'
+_UNLISTED = 'upstream="unlisted"'
 # What came without a send: from the record, or from the same call under way.
 AGAIN = 'status=~"replayed|joined"'
 
@@ -107,12 +109,22 @@ def quantile(of_all: float, metric: str, *more: str, by: str = "", window: str =
     """The comparison drops the NaN of a window without observations."""
     labels = f"le, {by}" if by else "le"
     buckets = f"sum by ({labels}) (rate({of(f'{metric}_bucket', *more)}[{window}]))"
-    return f"histogram_quantile({of_all:g}, {buckets}) >= 0"
+    return f"histogram_quantile({of_all:g}, {buckets}){_A_NUMBER}"
 
 
-def of_once_rules(by_rule: str) -> str:
-    """Only of rules that have calls in mode once."""
-    return f"{by_rule} and on ({RULE}) (sum by ({RULE}) ({of('semel_calls_total', ONCE)}))"
+def whole_quantile(of_all: float, metric: str) -> str:
+    """Of what is counted: between two bounds of a bucket there are only whole numbers."""
+    return f"ceil({quantile(of_all, metric).removesuffix(_A_NUMBER)}){_A_NUMBER}"
+
+
+def with_effects(by_rule: str, window: str) -> str:
+    """Only of rules whose calls have effects. No label says which those are, but duplicates that could be
+    prevented are told of from the start, as 0, for each such rule; hosts that no policy names have no rules,
+    and are taken along."""
+    named = of("semel_duplicates_prevented_total")
+    unnamed = of("semel_calls_total", ONCE, _UNLISTED)
+    rules = " or ".join(f"sum by ({RULE}) (last_over_time({one}[{window}]))" for one in (named, unnamed))
+    return f"({by_rule}) and on ({RULE}) ({rules})"
 
 
 def not_narrowed(exprs: Sequence[str]) -> str:

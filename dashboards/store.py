@@ -193,12 +193,14 @@ def _commits() -> list[Panel]:
         lines(
             About(
                 "Writes, commits and reads per second",
-                "Writes are claims and settlements, two for each executed call. Commits are what the disk "
-                "sees: one carries many writes under load.",
-                "Writes follow the calls; commits stay below what the disk can do.",
+                "Writes are claims and settlements, two for each executed call. Rows are those and what is "
+                "noted beside them: replays, runs, signs of life. Commits are what the disk sees: under load "
+                "one carries many rows.",
+                "Writes and rows follow the calls; commits stay below what the disk can do.",
             ),
             "ops",
             Query(ask.rate("semel_store_seconds_count", _WRITE), "writes"),
+            Query(ask.rate("semel_store_batch_rows_sum"), "rows"),
             Query(ask.rate("semel_store_batch_rows_count"), "commits"),
             Query(ask.rate("semel_store_seconds_count", _READ), "reads"),
             width=6,
@@ -222,14 +224,14 @@ def _commits() -> list[Panel]:
         lines(
             About(
                 "Writes in one commit",
-                "How many writes a commit carried: the mean, and the 99th percentile by the bounds of the "
-                "histogram's buckets.",
+                "How many rows a commit carried: the mean, and the 99th percentile as far as the histogram's "
+                "buckets tell it.",
                 "1 when little is going on; more under load, which is what keeps the disk fast enough.",
                 "Near 512 for long: the disk or the server is at its limit.",
             ),
             COUNT,
             Query(ask.share(*batch), "mean"),
-            Query(ask.quantile(0.99, "semel_store_batch_rows"), "p99"),
+            Query(ask.whole_quantile(0.99, "semel_store_batch_rows"), "p99"),
             steps=[Step(512, BAD)],
             width=6,
         ),

@@ -48,7 +48,7 @@ def over_time() -> list[Panel]:
             ),
             PER_MINUTE,
             Query(
-                f"{_MINUTE} * max(rate({ask.of('semel_cache_evictions_total')}[{ask.RATE}]))",
+                f"{_MINUTE} * {ask.rate('semel_cache_evictions_total')}",
                 "evicted",
             ),
             width=8,

@@ -15,7 +15,7 @@ from tests.inside import call, read_answer, request_bytes, semel
 # So many different ones of everything; after the first part nothing new may appear.
 MANY = 10_000 if SOAK or os.environ.get("TEST_EVERY") else 1_000
 FIRST = 300
-AT_ONCE = 16
+AT_ONCE = 64
 # In everything that a caller makes up, and in nothing else.
 WORD = "zebra"
 AGENTS = [f"agent-{WORD}-{number}" for number in range(10)]
@@ -61,7 +61,7 @@ def request(number: int) -> bytes:
         case 7:
             return request_bytes("POST", f"/up/looked-on/{own}", post, body)
         case 8 | 9:
-            return request_bytes("GET", f"/up/{own}?{own}={own}", headers)
+            return request_bytes("GET", f"/up/{own}?{own}={number}", headers)
         case 10 | 11:
             more = {"Idempotency-Key": own, "Semel-Occurrence": str(number)}
             return request_bytes("POST", f"/up/{own}", {**post, **more}, body)

@@ -146,6 +146,12 @@ class Prometheus:
         """When the newest sample of these series was taken."""
         return max(one.value for one in await self.query(f"timestamp({selector})"))
 
+    async def names(self) -> list[str]:
+        """Of all metrics."""
+        got = await call(self.port, "GET", "/api/v1/label/__name__/values")
+        found: list[str] = json.loads(got.body)["data"]
+        return found
+
     async def _ask(self, what: str, **given: str) -> dict[str, Any]:
         form = urlencode(given).encode()
         header = {"Content-Type": "application/x-www-form-urlencoded"}

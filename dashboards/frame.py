@@ -96,6 +96,7 @@ def built(plan: Plan) -> model.Dashboard:
     begun = build.Dashboard(plan.title).uid(f"semel-{plan.name}").description(plan.description)
     begun.tags([TAG]).timezone("browser").editable().time("now-6h", "now").refresh("30s")
     begun.tooltip(model.DashboardCursorSync.CROSSHAIR)
+    begun.annotations([])
     for variable in _variables():
         begun.with_variable(variable)
     others = build.DashboardLink("semel").type(model.DashboardLinkType.DASHBOARDS).tags([TAG])

@@ -165,6 +165,7 @@ def lines(
         panel.with_target(target)
     if maximum is not None:
         panel.max(maximum)
+    panel.color_scheme(build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC))
     panel.line_width(1).fill_opacity(25 if stacked else 8).show_points(looks.VisibilityMode.AUTO)
     panel.span_nulls(False)
     if stacked:
@@ -239,8 +240,8 @@ def rows(
             model.SpecialValueMatch.EMPTY, model.ValueMappingResult("(refused before it was known)")
         )
     )
-    for title in labels.values():
-        panel.override_by_name(title, [_property("mappings", [before_it_was_known])])
+    for label in sorted(labels.keys() & {"upstream", "rule"}):
+        panel.override_by_name(labels[label], [_property("mappings", [before_it_was_known])])
     for one in columns:
         told = [_property("unit", one.unit), _property("decimals", one.decimals)]
         told.append(_property("noValue", one.empty))

@@ -49,7 +49,7 @@ DELIBERATELY_ABSENT: dict[str, str] = {}
 
 RULE = "upstream, rule"  # what names a rule: rules of two upstreams may have one name
 RATE, RANGE = "$__rate_interval", "$__range"
-_IN_PART = "The choice of upstream and rule narrows it only in part: not every metric has these labels."
+_IN_PART = "Upstream and rule narrow this only in part."
 _A_NUMBER = " >= 0"  # which NaN is not
 _OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 _CHOSEN = ("upstream", "rule")  # variables of the same name; `instance` is on every series that is scraped
@@ -134,8 +134,8 @@ def not_narrowed(exprs: Sequence[str]) -> str:
     if by_all == set(_CHOSEN):
         return ""
     if not by_any:
-        return "Always of all upstreams and rules."
-    return "Of all rules of the chosen upstreams." if by_all == {"upstream"} == by_any else _IN_PART
+        return "Upstream and rule do not narrow this."
+    return "The rule does not narrow this." if by_all == {"upstream"} == by_any else _IN_PART
 
 
 def told(metric: str, *more: str, by: str = "") -> str:

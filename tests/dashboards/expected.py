@@ -13,7 +13,7 @@ from typing import TypeAlias
 from proxy import __version__
 from tests.dashboards.playing import Done, Values
 from tests.dashboards.scraped import RANGE
-from tests.dashboards.world import WORKERS
+from tests.dashboards.world import NAMED, OTHER, WORKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,12 @@ POLLS, NOTIFICATIONS, RECOVERED = (
 AGE = Between(0, lambda told: told.elapsed)
 POSITIVE = Between(0, lambda told: ANY)
 FROM_THE_RECORD = share(total(CALLS, status=AGAIN), total(CALLS))
-# Of rules with mode once: what the other rules of the script got is not theirs.
-ONCE = ("bank", "gone", "search", "mail")
+# Rules with effects, and what stands for no rule; those that are looked on at are counted apart.
+EFFECTS_OF = {
+    "rule": tuple(
+        one.name for one in (*NAMED, OTHER) if one.mode == "once" and not one.shadow and not one.safe
+    )
+}
 
 # The same panel on two dashboards says the same.
 SHARED: dict[tuple[str, str], Expected] = {
@@ -115,9 +119,9 @@ SHARED: dict[tuple[str, str], Expected] = {
     ("Oldest doubt", "oldest"): AGE,
     ("Waiting for approval", "waiting"): now("awaiting_approval"),
     ("Oldest approval asked for", "oldest"): AGE,
-    ("Spent", "spent"): total(SPENT),
 }
 OVERVIEW: dict[tuple[str, str], Expected] = {
+    ("Spent", "spent"): total(SPENT),
     ("Answered from the record", "from the record"): FROM_THE_RECORD,
     ("Saved", "saved"): total(SAVED),
     ("Proxies alive", "proxies"): exactly(lambda told: len(told.instances)),
@@ -168,22 +172,22 @@ EFFECTS: dict[tuple[str, str], Expected] = {
     ("Denied", "denied"): now("denied"),
     ("Divergences", "divergences"): total("semel_divergences_total"),
     ("Left by dead processes", "taken over"): total(RECOVERED, state="in_doubt"),
-    ("Calls of rules with mode once", "{{status}}"): per(SECOND, by(["status"], CALLS, mode="once")),
+    ("Calls of rules with effects", "{{status}}"): per(SECOND, by(["status"], CALLS, **EFFECTS_OF)),
     ("Duplicates prevented by rule", "{{upstream}} {{rule}}"): per(MINUTE, by(PLACE, PREVENTED)),
-    ("Refused of rules with mode once or deny", "refused"): share(
-        total(CALLS, mode=("once", "deny"), status="refused"), total(CALLS, mode=("once", "deny"))
+    ("Refused, of rules with effects", "refused"): share(
+        total(CALLS, status="refused", **EFFECTS_OF), total(CALLS, **EFFECTS_OF)
     ),
-    ("By upstream and rule", "Calls"): by(PLACE, CALLS, mode="once"),
-    ("By upstream and rule", "Executed"): by(PLACE, CALLS, mode="once", status="executed"),
-    ("By upstream and rule", "From the record"): by(PLACE, CALLS, mode="once", status=AGAIN),
-    ("By upstream and rule", "Refused"): by(PLACE, CALLS, mode="once", status="refused"),
+    ("By upstream and rule", "Calls"): by(PLACE, CALLS, **EFFECTS_OF),
+    ("By upstream and rule", "Executed"): by(PLACE, CALLS, status="executed", **EFFECTS_OF),
+    ("By upstream and rule", "From the record"): by(PLACE, CALLS, status=AGAIN, **EFFECTS_OF),
+    ("By upstream and rule", "Refused"): by(PLACE, CALLS, status="refused", **EFFECTS_OF),
     ("By upstream and rule", "Duplicates prevented"): by(PLACE, PREVENTED),
-    ("By upstream and rule", "Lost"): by(PLACE, RESPONSES, code="lost", upstream=ONCE),
-    ("By upstream and rule", "5xx"): at_most(by(PLACE, RESPONSES, code="500", upstream=ONCE)),
-    ("By upstream and rule", "Not sent"): by(PLACE, RESPONSES, code="not_sent", upstream=ONCE),
-    ("By upstream and rule", "Spent"): by(PLACE, SPENT),
-    ("Lost and not sent, of rules with mode once", "{{code}}"): per(
-        MINUTE, by(["code"], RESPONSES, code=("lost", "not_sent"), upstream=ONCE)
+    ("By upstream and rule", "Lost"): by(PLACE, RESPONSES, code="lost", **EFFECTS_OF),
+    ("By upstream and rule", "5xx"): at_most(by(PLACE, RESPONSES, code="500", **EFFECTS_OF)),
+    ("By upstream and rule", "Not sent"): by(PLACE, RESPONSES, code="not_sent", **EFFECTS_OF),
+    ("By upstream and rule", "Spent"): by(PLACE, SPENT, **EFFECTS_OF),
+    ("Lost and not sent, of rules with effects", "{{code}}"): per(
+        MINUTE, by(["code"], RESPONSES, code=("lost", "not_sent"), **EFFECTS_OF)
     ),
     ("Calls of dead processes taken over", "{{state}}"): per(MINUTE, by(["state"], RECOVERED)),
     ("Calls in doubt, waiting and denied", "{{state}}"): in_state("in_doubt", "awaiting_approval", "denied"),
@@ -193,7 +197,8 @@ EFFECTS: dict[tuple[str, str], Expected] = {
     ("Divergences and suspected polling", "divergences"): per(MINUTE, total("semel_divergences_total")),
     ("Divergences and suspected polling", "polls {{upstream}} {{rule}}"): per(MINUTE, by(PLACE, POLLS)),
     ("Answers that drifted", "{{upstream}} {{rule}}"): per(MINUTE, by(PLACE, "semel_drifts_total")),
-    ("Spent per hour by rule", "{{upstream}} {{rule}}"): per(HOUR, by(PLACE, SPENT)),
+    ("Spent on effects per hour", "{{upstream}} {{rule}}"): per(HOUR, by(PLACE, SPENT, **EFFECTS_OF)),
+    ("Spent on effects", "spent"): total(SPENT, **EFFECTS_OF),
     ("Stopped by a budget", "stopped"): total(PROBLEMS, type="budget-exceeded"),
 }
 STORE: dict[tuple[str, str], Expected] = {

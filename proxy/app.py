@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
@@ -36,7 +37,7 @@ from proxy.observe import Everyone, Observer
 from proxy.recovery import sweep_forever
 from proxy.reload import PolicyWatch, Reloads
 from proxy.settings import Address, Settings
-from proxy.settings_schema import Private
+from proxy.settings_values import Private
 from proxy.shadow.counting import ShadowObserver
 from proxy.shadow.judging import Shadow, sparing
 from proxy.shadow.record import Record
@@ -48,10 +49,14 @@ from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits
 from proxy.tools.reports import Reports
 from proxy.tools.workshop import Lease, Workshop
+from proxy.tracing import make_spans
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
 from proxy.upstream.rpc import RpcUpstream
 from proxy.wiring import wire
+
+if TYPE_CHECKING:
+    from proxy.spans import Spans
 
 # How long a shutdown lets calls finish before it stops and marks them.
 DRAIN_PATIENCE = 30.0
@@ -80,6 +85,7 @@ class App:
     _collector: asyncio.Task[None]
     _siblings: Siblings | None
     _hook: Hook | None
+    _spans: Spans | None
 
     @classmethod
     async def start(
@@ -131,7 +137,8 @@ class App:
             worker=0 if place is None else place.number,
             follows_another=bool(inherited),
         )
-        observer = Everyone(metrics, log, *(() if hook is None else (hook,)))
+        spans = make_spans(settings.traces, log.noted)
+        observer = Everyone(metrics, log, *(one for one in (hook, spans) if one is not None))
         reloads = Reloads(store, observer, clock)
         watch = PolicyWatch(
             settings.policies,
@@ -236,7 +243,7 @@ class App:
             ),
         )
         listener = Listener(
-            handler,
+            handler if spans is None else spans.around(handler),
             limits=ConnectionLimits(
                 connections=limits.connections, header_timeout=limits.header_timeout, headers=limits.headers
             ),
@@ -284,6 +291,7 @@ class App:
             _collector=collector,
             _siblings=siblings,
             _hook=hook,
+            _spans=spans,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -307,6 +315,7 @@ class App:
             self._reports.close,
             *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
+            *(() if self._spans is None else (self._spans.stop,)),
             self.shadow.stop,
             self._upstream.close,
             self.store.close,

@@ -14,7 +14,8 @@ RECOVERED = "recovered"
 
 
 class Served(NamedTuple):
-    """One request answered, whoever answered it. Labels are bounded; `call` and `target` are for the log."""
+    """One request answered, whoever answered it. Labels are bounded; `tool`, `call` and `trace` are for the
+    log and for spans."""
 
     upstream: str = ""
     rule: str = ""
@@ -25,6 +26,7 @@ class Served(NamedTuple):
     status: str = ""  # executed | replayed | joined | passed | refused
     code: int = 0
     call: str = ""
+    trace: str = ""  # the agent's, of which this call is a part
     problem: str = ""
     seconds: float = 0.0
     upstream_seconds: float = 0.0  # of these, while the upstream had it; 0 where it was not asked

@@ -122,6 +122,7 @@ class MetricsObserver(Deaf):
     def governed(self, policies: PolicySet) -> None:
         self._calls.begin(zeros.statuses(policies))
         self._prevented.begin(zeros.with_effects(policies))
+        self._responses.begin(zeros.that_may_be_lost(policies))
         self._saved.begin(zeros.that_cost(policies))
         self._spent.begin(zeros.that_cost(policies))
         self._polls.begin(zeros.that_may_be_polled(policies))

@@ -80,6 +80,13 @@ def with_effects(policies: PolicySet) -> Iterator[Labels]:
     return _where(policies, lambda rule: _is_recorded(rule) and not _is_safe(rule))
 
 
+def that_may_be_lost(policies: PolicySet) -> Iterator[Labels]:
+    """What upstreams answer cannot be known in advance, but that they may not."""
+    for upstream, rule in with_effects(policies):
+        yield upstream, rule, "lost"
+        yield upstream, rule, "not_sent"
+
+
 def that_cost(policies: PolicySet) -> Iterator[Labels]:
     return _where(policies, lambda rule: rule.cost is not None)
 

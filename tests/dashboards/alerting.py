@@ -73,7 +73,7 @@ def failed_by(alert: str, variants: Sequence[Rule], folder: Path) -> set[int]:
     named = [rule | {"alert": f"Variant{number}"} for number, rule in enumerate(variants)]
     told = yaml.safe_dump({"groups": [{"name": "variants", "rules": named}]})
     (folder / RULES.name).write_text(told, encoding="utf-8")
-    files = {}
+    files: dict[Path, Rule] = {}
     for file, group, expected in cases_of(alert):
         whole = files.setdefault(file, unit_tests(file) | {"tests": []})
         cases = [case | {"alertname": rule["alert"]} for case in expected for rule in named]
@@ -106,7 +106,7 @@ def broken(rule: Rule) -> Iterator[tuple[str, Rule]]:
         yield "fires only after 10 minutes", rule | {"for": "10m"}
     else:
         yield "fires at once", rule | {"for": "0s"}
-        number, unit = re.fullmatch(r"(\d+)(\w)", rule["for"]).groups()  # type: ignore[union-attr]
-        yield "fires twice as late", rule | {"for": f"{int(number) * 2}{unit}"}
+        minutes = int(rule["for"].removesuffix("m"))
+        yield "fires twice as late", rule | {"for": f"{2 * minutes}m"}
     for what, wrong in (("labels", {"severity": "none"}), ("annotations", {"summary": ""})):
         yield f"other {what}", rule | {what: rule[what] | wrong}

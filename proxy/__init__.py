@@ -27,7 +27,8 @@ A request flows downward through these files:
     shadow/        calls that are only looked on at: all of this once more, beside them, on its own record
 
 app.py wires them (wiring.py: what works on one record; keeping.py: where that is) and cli/ starts them;
-siblings.py is what several workers know of each other; demo/ is what `semel demo` plays. settings.py,
+siblings.py is what several workers know of each other; demo/ is what `semel demo` plays, and the traffic
+of compose.yaml. settings.py,
 policy_file/ and reload.py read what people wrote; observe.py tells metrics.py and log.py what happened;
 faults.py is where tests break things.
 """

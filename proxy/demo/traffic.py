@@ -91,6 +91,7 @@ async def play(plan: Plan) -> None:
         working = asyncio.create_task(traffic.run())
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        print(f"agents at work behind {plan.proxy}, {plan.rate:g} calls a second, seed {plan.seed}", flush=True)
         try:
             await asyncio.wait({working}, timeout=plan.seconds)
         finally:
@@ -103,7 +104,6 @@ async def play(plan: Plan) -> None:
 
 def main() -> int:
     plan = _plan()
-    print(f"agents at work behind {plan.proxy}, {plan.rate:g} calls a second, seed {plan.seed}", flush=True)
     try:
         asyncio.run(play(plan))
     except NotLetIn as error:

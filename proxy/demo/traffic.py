@@ -91,7 +91,8 @@ async def play(plan: Plan) -> None:
         working = asyncio.create_task(traffic.run())
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-        print(f"agents at work behind {plan.proxy}, {plan.rate:g} calls a second, seed {plan.seed}", flush=True)
+        pace = f"{plan.rate:g} calls a second"
+        print(f"agents at work behind {plan.proxy}, {pace}, seed {plan.seed}", flush=True)
         try:
             await asyncio.wait({working}, timeout=plan.seconds)
         finally:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from proxy.admin import pages
 from proxy.admin.api import Api, Reply, Request
+from proxy.core.headers import Headers
 from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
@@ -19,6 +20,8 @@ from proxy.metrics import CONTENT_TYPE, MetricsObserver
 from proxy.settings import Role
 from proxy.siblings import Siblings
 from proxy.store.base import Store
+
+METRICS = "/metrics"
 
 
 class OwnPages:
@@ -45,6 +48,8 @@ class OwnPages:
             return pages.serve(request.method, path)
         if path == pages.WITHOUT_SLASH:
             return pages.MOVED
+        if path == METRICS and not token:
+            token = _bearer(request.raw_headers)
         letter = Letter(request.method, path, request.raw_headers, token)
         if path == SESSION:
             return await self._session(request, letter)
@@ -53,7 +58,7 @@ class OwnPages:
             return await self._desk(request, path, visitor)
         if request.method not in ("GET", "HEAD"):
             raise BadRequest(f"{path} is read with GET.")
-        if path == "/metrics":
+        if path == METRICS:
             return _plain(200, await self._render(), CONTENT_TYPE)
         if path == "/healthz":
             return _plain(200, b"ok\n")
@@ -105,6 +110,14 @@ def _name(visitor: Visitor) -> str:
     if visitor.role is None:
         return "api"
     return f"{'agent' if visitor.role is Role.AGENT else 'api'}:{visitor.tenant}"
+
+
+def _bearer(headers: Headers) -> str:
+    """What Prometheus sends with `authorization`: it knows no other header in most of its versions. Here
+    only: everywhere else Authorization is the caller's credential at the upstream."""
+    given = [value for name, value in headers if name.lower() == b"authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
 
 
 def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset=utf-8") -> Reply:

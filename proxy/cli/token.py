@@ -13,7 +13,7 @@ from proxy.tokens import digest, new_token
 ROLES = {
     "agent": "makes calls; send it in the header Semel-Token",
     "operator": "looks into the record and decides; give it with --token, or send it in Semel-Token",
-    "metrics": "reads /metrics; send it in the header Semel-Token, or as Authorization: Bearer",
+    "metrics": "reads /metrics; send it as Authorization: Bearer, or in the header Semel-Token",
 }
 
 SCHEMA = {

@@ -1,4 +1,4 @@
-"""What `semel demo` plays: toy APIs, agents that are killed at the worst moments, two acts.
+"""What `semel demo` plays: toy APIs, agents that are killed at the worst moments, two acts; and traffic.
 
     stage.py    the processes and the directory, gone at the end whatever happens
 
@@ -20,4 +20,12 @@ Act two, an agent with a model and tools, killed until it finishes: by itself an
     act_two.py  both sides, and what is promised
 
 Everything runs on 127.0.0.1, on ports that the system chooses.
+
+Behind compose.yaml, so that there is something to see in Grafana:
+
+    traffic.py  agents at work, a few calls a second
+    habits.py   what they do; caller.py is how they call
+    toy.py      the tools and the model above, where a container can reach them
+    tokens.py   the tokens of semel, Prometheus, the agents and the person at the page
+    policies/   what semel does with their calls
 """

@@ -22,7 +22,6 @@ from typing import Any
 from proxy.demo.kills import STEPS, Moment, draw_kills, moment_of, read_log
 from proxy.demo.scene import LOOKING, Commands, wrapped
 from proxy.demo.stage import Ended, Mishap, Stage, Tell
-from proxy.demo.tools import NAMES
 
 AGENT = Path(__file__).with_name("trip.py")
 RUN = "task-42"
@@ -45,7 +44,7 @@ POLICIES = {
         "  - {{name: email, match: {{method: POST, path: /emails}}, tool: email}}\n"
     ),
 }
-COUNTED = ("model", *NAMES)
+COUNTED = tuple(dict.fromkeys(STEPS))
 # Of a run that goes well, whatever happens to the agent.
 ONCE = {name: STEPS.count(name) for name in COUNTED}
 
@@ -189,7 +188,8 @@ class _Scenery:
 
     def _counts(self) -> dict[str, int]:
         """Of the APIs' own books."""
-        return {"model": _look(f"{self._model}/requests")["requests"], **_look(f"{self._tools}/books")}
+        told = {"model": _look(f"{self._model}/requests")["requests"], **_look(f"{self._tools}/books")}
+        return {name: told[name] for name in COUNTED}
 
 
 def _kill(pid: int) -> None:

@@ -6,7 +6,7 @@
 
 A script is a function from the messages to the next step; `play` makes one of a list of steps. Every request
 is counted, every answer bears its number, and the next ones can be made to fail: refused with a status, cut
-in the middle, stalled.
+in the middle, stalled. A request can ask for its own refusal, with the header that the tools have (tools.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import NamedTuple, Self, TypeAlias
 from aiohttp import web
 
 from proxy.demo.dialects import DIALECTS, Dialect
+from proxy.demo.tools import MISHAP
 from proxy.demo.turn import Document, Message, Step, ToolCall, Turn, tokens
 
 Script: TypeAlias = Callable[[list[Message]], Step]
@@ -82,11 +83,17 @@ class Asked(NamedTuple):
 class ModelApi:
     """`async with ModelApi(script) as api`, then `api.url`."""
 
-    def __init__(self, script: Script = echo, *, port: int = 0, work: float = 0.0) -> None:
-        """`work`: seconds of thought before each answer."""
+    def __init__(
+        self, script: Script = echo, *, host: str = "127.0.0.1", port: int = 0, work: float = 0.0,
+        keeps: int | None = None,
+    ) -> None:  # fmt: skip
+        """`work`: seconds of thought before each answer. `keeps`: so many requests are remembered, the last
+        ones; None: all of them."""
         self._script = script
-        self._port = port
+        self._host, self._port = host, port
         self._work = work
+        self._keeps = keeps
+        self._counted: Counter[str] = Counter()
         self._faults: deque[Fault] = deque()
         self._past: dict[str, list[Message]] = {}  # what a response was about, for previous_response_id
         self._closing = asyncio.Event()
@@ -100,7 +107,7 @@ class ModelApi:
         self._faults.extend(faults)
 
     def count(self, path: str | None = None) -> int:
-        return sum(path in (None, asked.path) for asked in self.requests)
+        return self._counted.total() if path is None else self._counted[path]
 
     # ---- the server ----
 
@@ -113,8 +120,8 @@ class ModelApi:
             app.router.add_post(path, self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        self.url = f"http://{self._host}:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(
@@ -124,20 +131,23 @@ class ModelApi:
         await self._runner.cleanup()
 
     async def _told(self, _request: web.Request) -> web.Response:
-        by_path = Counter(asked.path for asked in self.requests)
-        return web.json_response({"requests": len(self.requests), "by_path": by_path})
+        return web.json_response({"requests": self.count(), "by_path": self._counted})
 
     async def _asked(self, request: web.Request) -> Asked:
         headers = {name.lower(): value for name, value in request.headers.items()}
         body = json.loads(await request.read())
-        asked = Asked(len(self.requests) + 1, request.path, headers, body)
+        self._counted[request.path] += 1
+        asked = Asked(self.count(), request.path, headers, body)
         self.requests.append(asked)
+        if self._keeps is not None and len(self.requests) > self._keeps:
+            forgotten = self.requests.pop(0)
+            self._past.pop(f"resp_{forgotten.number}", None)
         return asked
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = await self._asked(request)
         dialect = DIALECTS[asked.path]
-        fault = self._faults.popleft() if self._faults else None
+        fault = self._faults.popleft() if self._faults else _fault_in(asked)
         if fault is not None and fault.status != 200:
             return _refused(dialect, fault, asked.number)
         turn = self._turn(asked, dialect)
@@ -195,6 +205,12 @@ class ModelApi:
         asked = await self._asked(request)
         messages = DIALECTS["/v1/messages"].read(asked.body)
         return web.json_response({"input_tokens": sum(tokens(message.text) for message in messages)})
+
+
+def _fault_in(asked: Asked) -> Fault | None:
+    """`X-Toy: 429`, as the tools have it."""
+    mishap = asked.headers.get(MISHAP.lower(), "")
+    return refuse(int(mishap), retry_after="1") if mishap.isdigit() else None
 
 
 def _refused(dialect: Dialect, fault: Fault, number: int) -> web.Response:

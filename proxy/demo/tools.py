@@ -1,11 +1,16 @@
-"""The three tools of act two, with books: a search that costs money, a charge, an email.
+"""Tools with books, for act two and for the traffic of compose.yaml: what is counted took effect.
 
     GET  /search?q=…    paid for each time that it is asked
+    GET  /orders?id=…   how far an order has come
     POST /charges       charges the card
+    POST /refunds       gives money back
     POST /emails        sends the mail
+    POST /notes         writes something down
     GET  /books         how often each of them took effect
 
-No idempotency keys: it does what it is asked, as often as it is asked.
+No idempotency keys: it does what it is asked, as often as it is asked. A header `X-Toy` says what goes wrong
+with one request: `slow` takes its time, `lose` takes effect and hangs up, a status is the whole answer and
+nothing took effect. Being a header it is no part of the call: the same without it is the same call again.
 """
 
 from __future__ import annotations
@@ -19,15 +24,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
 LARGEST_BODY = 64 * 1024
-READS, WRITES = {"/search": "search"}, {"/charges": "charge", "/emails": "email"}
+READS = {"/search": "search", "/orders": "order"}
+WRITES = {"/charges": "charge", "/refunds": "refund", "/emails": "email", "/notes": "note"}
 NAMES = (*READS.values(), *WRITES.values())
+MISHAP = "X-Toy"
+SLOW, LOSE = "slow", "lose"
+# Seconds. Long enough for whoever asks at the same time to find the first one under way.
+SLOWNESS = 0.5
 
 
 class Tools(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, work: float) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, work: float, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        super().__init__(address, Handler)
         self.work = work
         self._books: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
         self._lock = threading.Lock()
@@ -66,8 +76,14 @@ class Handler(BaseHTTPRequestHandler):
         if name is None:
             self._answer(404, {"detail": "no such tool"})
             return
+        mishap = self.headers.get(MISHAP, "")
+        if mishap.isdigit():
+            self._answer(int(mishap), {"detail": "not now", "done": False})
+            return
         number = self.server.take_effect(name)
-        time.sleep(self.server.work)
+        time.sleep(SLOWNESS if mishap == SLOW else self.server.work)
+        if mishap == LOSE:
+            return  # without a word: the connection ends here
         self._answer(200, {"id": f"{name}-{number}", "done": True})
 
     def _answer(self, status: int, document: object) -> None:

@@ -21,6 +21,8 @@ from proxy.settings import Role
 from proxy.siblings import Siblings
 from proxy.store.base import Store
 
+METRICS = "/metrics"
+
 
 class OwnPages:
     def __init__(
@@ -46,8 +48,8 @@ class OwnPages:
             return pages.serve(request.method, path)
         if path == pages.WITHOUT_SLASH:
             return pages.MOVED
-        if path == "/metrics":
-            token = _token_of_scrape(token, request.raw_headers)
+        if path == METRICS and not token:
+            token = _bearer(request.raw_headers)
         letter = Letter(request.method, path, request.raw_headers, token)
         if path == SESSION:
             return await self._session(request, letter)
@@ -56,7 +58,7 @@ class OwnPages:
             return await self._desk(request, path, visitor)
         if request.method not in ("GET", "HEAD"):
             raise BadRequest(f"{path} is read with GET.")
-        if path == "/metrics":
+        if path == METRICS:
             return _plain(200, await self._render(), CONTENT_TYPE)
         if path == "/healthz":
             return _plain(200, b"ok\n")
@@ -104,20 +106,18 @@ class OwnPages:
         return _plain(200, b"ready\n")
 
 
-def _token_of_scrape(token: str, headers: Headers) -> str:
-    """Prometheus sends what it is given as `Authorization: Bearer`, and older ones have no other way."""
-    schemes = [value.partition(b" ") for name, value in headers if name.lower() == b"authorization"]
-    borne = [rest.strip(b" ").decode("latin-1") for scheme, _, rest in schemes if scheme.lower() == b"bearer"]
-    found = {one for one in (token, *borne) if one}
-    if len(found) > 1:
-        raise BadRequest("Two tokens that differ: send one, in Semel-Token or as Authorization: Bearer.")
-    return found.pop() if found else ""
-
-
 def _name(visitor: Visitor) -> str:
     if visitor.role is None:
         return "api"
     return f"{'agent' if visitor.role is Role.AGENT else 'api'}:{visitor.tenant}"
+
+
+def _bearer(headers: Headers) -> str:
+    """What Prometheus sends with `authorization`: it knows no other header in most of its versions. Here
+    only: everywhere else Authorization is the caller's credential at the upstream."""
+    given = [value for name, value in headers if name.lower() == b"authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
 
 
 def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset=utf-8") -> Reply:

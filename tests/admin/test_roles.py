@@ -192,6 +192,20 @@ async def test_what_is_not_in_the_table(tmp_path: Path, path: str, allowed: set[
             assert (got.status not in (401, 403)) == (role in allowed), (path, role, got.status)
 
 
+async def test_prometheus_sends_its_token_as_a_bearer_s(tmp_path: Path) -> None:
+    """For /metrics the same token by the header that Prometheus has; nothing else is opened by it."""
+    async with world(tmp_path) as there:
+        told = {role: {"Authorization": f"bearer {TOKENS[role, OURS]}"} for role in Role}
+        got = {role: (await call(there.port, "GET", "/metrics", told[role])).status for role in Role}
+        assert got == {Role.AGENT: 403, Role.OPERATOR: 200, Role.METRICS: 200}
+        for wrong in ("Basic", "", TOKENS[Role.METRICS, OURS], "Bearer semel_unknown"):
+            assert (await call(there.port, "GET", "/metrics", {"Authorization": wrong})).status == 401
+        assert (await call(there.port, "GET", "/_semel/calls", told[Role.OPERATOR])).status == 401
+        assert (await call(there.port, "POST", "/pay/charge", told[Role.AGENT])).status == 401
+        both = {**told[Role.METRICS], "Semel-Token": "semel_unknown"}
+        assert (await call(there.port, "GET", "/metrics", both)).status == 401
+
+
 async def test_a_token_that_is_its_own_digest_lets_nobody_in(tmp_path: Path) -> None:
     """Whoever has read semel.yaml has digests, and no token."""
     async with world(tmp_path) as there:

@@ -56,7 +56,13 @@ def test_what_may_happen_is_shown_as_zero(tmp_path: Path) -> None:
     }
     assert {status for rule, status in calls if rule == "through"} == {"passed", "refused"}
     assert {status for rule, status in calls if rule == "never"} == {"refused"}
-    assert {rule for rule, _ in calls} == {"pay", "look", "through", "never", "default"}
+    assert {status for rule, status in calls if rule == "default"} >= {"executed", "passed"}
+    assert {status for rule, status in calls if not rule} == {"refused"}  # before it is known what for
+    assert {rule for rule, _ in calls} == {"", "pay", "look", "through", "never", "default"}
+    codes = labelled(samples, "semel_upstream_responses_total", "rule", "code")
+    assert codes == {
+        (rule, code) for rule in ("pay", "look", "through", "default") for code in ("lost", "not_sent")
+    }
     by_rule = {
         name: labelled(samples, f"semel_{name}_total", "upstream", "rule")
         for name in ("duplicates_prevented", "saved_usd", "spent_usd", "suspected_polls", "drifts")
@@ -73,6 +79,25 @@ def test_what_may_happen_is_shown_as_zero(tmp_path: Path) -> None:
     assert lost == {(rule, code) for rule in ("pay", "default") for code in ("lost", "not_sent")}
     assert labelled(samples, "semel_problems_total", "type") == {(one.name,) for one in PROBLEMS.values()}
     assert labelled(samples, "semel_policy_reloads_total", "result") == {("good",), ("bad",)}
+
+
+def test_what_would_happen_and_what_is_told_are_shown_as_zero(tmp_path: Path) -> None:
+    """Where a rule is only looked on at, where somebody is told; elsewhere nothing is."""
+    names = ("shadow_calls", "shadow_problems", "shadow_duplicates_prevented", "notifications")
+
+    def kinds(metrics: MetricsObserver) -> dict[str, int]:
+        samples = shown(metrics)
+        return {name: sum(one.name == f"semel_{name}_total" for one in samples) for name in names}
+
+    metrics = MetricsObserver()
+    metrics.governed(policies(tmp_path))
+    metrics.notifies(())
+    assert kinds(metrics) == dict.fromkeys(names, 0)
+    metrics.governed(policies(tmp_path, "rules: [{name: pay, match: {method: POST}, shadow: true}]\n"))
+    metrics.notifies(["in_doubt"])
+    found = kinds(metrics)
+    assert found["shadow_problems"] == len({problem.name for problem in PROBLEMS.values()})
+    assert (found["shadow_calls"], found["shadow_duplicates_prevented"], found["notifications"]) == (5, 1, 5)
 
 
 def test_what_is_counted_was_shown_before(tmp_path: Path) -> None:

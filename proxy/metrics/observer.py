@@ -127,7 +127,6 @@ class MetricsObserver(Deaf):
         self._spent.begin(zeros.that_cost(policies))
         self._polls.begin(zeros.that_may_be_polled(policies))
         self._drifts.begin(zeros.that_may_drift(policies))
-        self._responses.begin(zeros.without_an_answer(policies))
         self._would.begin(zeros.would_become(policies))
         self._would_problems.begin(zeros.would_be_problems(policies))
         self._would_prevent.begin(zeros.would_prevent(policies))

@@ -29,8 +29,6 @@ _WITHOUT_A_RULE = (DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ)
 
 # Refused before it is known what for.
 AT_THE_DOOR: Labels = ("", "", "", "refused")
-# Where an upstream did not answer. What it answers when it does is not known before.
-WITHOUT_AN_ANSWER = ("lost", "not_sent")
 # What would have become of a call that is only looked on at.
 WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused")
 # What becomes of a notification.
@@ -45,13 +43,6 @@ def statuses(policies: PolicySet) -> Iterator[Labels]:
             yield upstream, rule.name, rule.mode.value, status
     for upstream, rule in _shadowed(policies):
         yield upstream, rule.name, rule.mode.value, "passed"
-
-
-def without_an_answer(policies: PolicySet) -> Iterator[Labels]:
-    for upstream, rule in (*_rules(policies), *_shadowed(policies)):
-        if rule.mode is not Mode.DENY or rule.shadow:
-            for code in WITHOUT_AN_ANSWER:
-                yield upstream, rule.name, code
 
 
 def would_become(policies: PolicySet) -> Iterator[Labels]:

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check docs screenshots demo bench soak lock clean help
+.PHONY: install run test check docs dashboards screenshots demo bench soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ check: $(STAMP) ## lint, types, presets
 
 docs: $(STAMP) ## redraw the generated parts of the documents
 	$(BIN)/python -m docs.reference
+
+dashboards: $(STAMP) ## write the Grafana dashboards anew
+	$(BIN)/python -m dashboards
 
 screenshots: $(STAMP) ## take the pictures of the operator's page anew; needs Chromium
 	$(BIN)/python -m tests.browser.pictures docs/pictures

@@ -27,10 +27,9 @@ A request flows downward through these files:
     shadow/        calls that are only looked on at: all of this once more, beside them, on its own record
 
 app.py wires them (wiring.py: what works on one record; keeping.py: where that is) and cli/ starts them;
-siblings.py is what several workers know of each other; demo/ is what `semel demo` plays, and the traffic
-of compose.yaml. settings.py,
-policy_file/ and reload.py read what people wrote; observe.py tells metrics.py and log.py what happened;
-faults.py is where tests break things.
+siblings.py is what several workers know of each other; demo/ is what `semel demo` plays, and the traffic of
+compose.yaml. settings.py, policy_file/ and reload.py read what people wrote; observe.py tells metrics/,
+log.py and spans.py what happened; faults.py is where tests break things.
 """
 
 __version__ = "0.1.0"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from proxy.admin.api import Api
 from proxy.admin.desk import LocalDesk
@@ -15,7 +16,6 @@ from proxy.admin.sessions import Sessions
 from proxy.clock import SystemClock
 from proxy.collecting import collect_forever
 from proxy.core.redaction import Veiling
-from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.flying import Flights
 from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
@@ -28,17 +28,16 @@ from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
 from proxy.front.sign_in import SignIn
 from proxy.front.tools import ToolDesk
-from proxy.keeping import open_store, place_of
-from proxy.ledger import Ledger
+from proxy.keeping import first_sweep, open_store, place_of
 from proxy.log import LogObserver
 from proxy.metrics import MetricsObserver
 from proxy.notifying.hook import Hook
 from proxy.notifying.making import make_hook
 from proxy.observe import Everyone, Observer
-from proxy.recovery import sweep_forever, sweep_once
+from proxy.recovery import sweep_forever
 from proxy.reload import PolicyWatch, Reloads
 from proxy.settings import Address, Settings
-from proxy.settings_schema import Private
+from proxy.settings_values import Private
 from proxy.shadow.counting import ShadowObserver
 from proxy.shadow.judging import Shadow, sparing
 from proxy.shadow.record import Record
@@ -50,10 +49,14 @@ from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits
 from proxy.tools.reports import Reports
 from proxy.tools.workshop import Lease, Workshop
+from proxy.tracing import make_spans
 from proxy.upstream.client import HttpUpstream
 from proxy.upstream.reaching import Ways
 from proxy.upstream.rpc import RpcUpstream
 from proxy.wiring import wire
+
+if TYPE_CHECKING:
+    from proxy.spans import Spans
 
 # How long a shutdown lets calls finish before it stops and marks them.
 DRAIN_PATIENCE = 30.0
@@ -82,6 +85,7 @@ class App:
     _collector: asyncio.Task[None]
     _siblings: Siblings | None
     _hook: Hook | None
+    _spans: Spans | None
 
     @classmethod
     async def start(
@@ -89,25 +93,32 @@ class App:
     ) -> App:
         """Raises ConfigurationError for what a person must mend, OSError if the address is taken. `place`:
         among several workers that share the address."""
-        log = log or LogObserver()
+        log, metrics = log or LogObserver(), MetricsObserver()
         try:
-            store = await open_store(settings, note=log.noted)
+            store = await open_store(settings, note=log.noted, batched=metrics.batched)
         except BaseException:
             log.close()
             raise
         try:
-            return await cls._start_on(store, settings, log, place)
+            return await cls._start_on(store, settings, log, metrics, place)
         except BaseException:
             await store.close()
             log.close()
             raise
 
     @classmethod
-    async def _start_on(cls, store: Store, settings: Settings, log: LogObserver, place: Place | None) -> App:
+    async def _start_on(
+        cls,
+        store: Store,
+        settings: Settings,
+        log: LogObserver,
+        metrics: MetricsObserver,
+        place: Place | None,
+    ) -> App:
         clock, limits, codec = SystemClock(), settings.limits, Codec()
         # Working space belongs beside the ledger: the same disk, the same user's alone.
         spool = settings.state if settings.store == "embedded" else None
-        metrics = MetricsObserver(store=store.name)
+        metrics.read_evictions(store.evictions)
         siblings = None if place is None else Siblings(place, metrics.figures)
         inherited = {} if siblings is None else siblings.inherited()
         metrics.take_over(inherited)
@@ -125,7 +136,8 @@ class App:
             worker=0 if place is None else place.number,
             follows_another=bool(inherited),
         )
-        observer = Everyone(metrics, log, *(() if hook is None else (hook,)))
+        spans = make_spans(settings.traces, log.noted)
+        observer = Everyone(metrics, log, *(one for one in (hook, spans) if one is not None))
         reloads = Reloads(store, observer, clock)
         watch = PolicyWatch(
             settings.policies,
@@ -133,6 +145,7 @@ class App:
             operators=settings.has_operators,
             encrypted=settings.is_encrypted,
         )
+        observer.governed(watch.current)
         aside = Aside()
         captures = CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool)
         put_together = partial(
@@ -149,7 +162,7 @@ class App:
         works = put_together(store, limits=captures, observer=observer, upstream=workshop, asked=upstream)
         ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of
-        recovered = await _first_sweep(store, ledger, observer, unreadable, settings)
+        recovered = await first_sweep(store, ledger, observer, unreadable, settings)
         looking_on = ShadowObserver(metrics.shadowed, log.noted)
         shadow = Shadow(
             record=Record(
@@ -229,7 +242,7 @@ class App:
             ),
         )
         listener = Listener(
-            handler,
+            handler if spans is None else spans.around(handler),
             limits=ConnectionLimits(
                 connections=limits.connections, header_timeout=limits.header_timeout, headers=limits.headers
             ),
@@ -277,6 +290,7 @@ class App:
             _collector=collector,
             _siblings=siblings,
             _hook=hook,
+            _spans=spans,
         )
 
     async def stop(self, patience: float = DRAIN_PATIENCE, hurry: asyncio.Event | None = None) -> int:
@@ -300,6 +314,7 @@ class App:
             self._reports.close,
             *(() if self._hook is None else (self._hook.stop,)),
             *(() if self._siblings is None else (self._siblings.stop,)),
+            *(() if self._spans is None else (self._spans.stop,)),
             self.shadow.stop,
             self._upstream.close,
             self.store.close,
@@ -327,23 +342,3 @@ async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-async def _first_sweep(
-    store: Store, ledger: Ledger, observer: Observer, unreadable: set[str], settings: Settings
-) -> int:
-    """Before anything is served. A store that cannot even do this is for a person to mend."""
-    try:
-        return await sweep_once(store, ledger, observer, unreadable)
-    except StoreUnavailable as error:
-        if settings.store == "embedded":
-            mend = (
-                "restore the directory from a backup; with another --state-dir the calls recorded here are "
-                "unknown to semel"
-            )
-        else:
-            mend = "start again when it is there"
-        raise ConfigurationError(
-            f"{place_of(settings).shown} cannot be used to keep the record: {error.detail}. Mend that, or "
-            f"{mend}."
-        ) from error

@@ -153,13 +153,10 @@ class Carrier:
     def _sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:
         if isinstance(result, Answered):
             flight.capture.complete()
+        seconds = self._clock.monotonic() - began
+        flight.seconds += seconds
         self._observer.sent(
-            Sent(
-                upstream=labels.upstream,
-                rule=labels.rule,
-                code=_code(result),
-                seconds=self._clock.monotonic() - began,
-            )
+            Sent(upstream=labels.upstream, rule=labels.rule, code=_code(result), seconds=seconds)
         )
         return result
 

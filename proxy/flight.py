@@ -31,6 +31,7 @@ class Flight:
         self.on_defect: Callable[[BaseException], None] | None = None
         self.from_record = False  # the answer came from a shared record and not from the upstream
         self.cost_usd: float | None = None  # known when it has landed
+        self.seconds = 0.0  # how long the upstream has had it, all sends together
         self.renews: Call | None = None  # the call whose answer was too old, and is compared with this one
         self.drifted = False  # the two differ
         self._row: asyncio.Future[Call | None] | None = None

@@ -23,7 +23,7 @@ from proxy.drafting import Drafts
 from proxy.errors import StoreUnavailable
 from proxy.intended import Intent
 from proxy.keys import mint
-from proxy.observe import Observer
+from proxy.observe import RECOVERED, Observer
 from proxy.overspent import over_budget
 from proxy.store.base import Store, Swap
 from proxy.store.codec import Codec
@@ -264,7 +264,12 @@ class Ledger:
 
     async def recover(self, call: Call) -> Call | None:
         """Settle a dead owner's pending call. None: somebody else did, or its answer came after all."""
-        return await self._move(call, core.orphaned(call), actor=f"recovery:{self._store.owner}")
+        moved = await self._move(call, core.orphaned(call), actor=f"recovery:{self._store.owner}")
+        if moved is not None:
+            doubtful = moved.state is State.IN_DOUBT
+            told = {"call": call.id, "state": str(moved.state), "tool": call.tool, "doubtful": doubtful}
+            self._observer.noted(RECOVERED, **told)
+        return moved
 
     async def find_out(self, call: Call, settlement: core.Settlement, actor: str | None) -> Call | None:
         """Settle a call in doubt by what the upstream itself says of it. None: it is another by now."""

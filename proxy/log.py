@@ -45,6 +45,8 @@ class LogObserver(Deaf):
         """By hand: this line is written for every call, and building a dictionary for it costs three times
         as much. Names come from policy files and clients, so they are quoted; the rest is ours."""
         more = f',"problem":"{told.problem}"' if told.problem else ""
+        if told.trace:
+            more += f',"trace":"{told.trace}"'
         if not told.delivered:
             more += ',"delivered":false'
         if told.cost_usd > 0:

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from proxy.core.intent import Call
+from proxy.core.policy import PolicySet
 
 # Events that are counted beside being told.
 DIVERGED, POLLING, DRIFT, COLLECTED = "diverged", "looks-like-polling", "drift", "collected"
+RECOVERED = "recovered"
 
 
 class Served(NamedTuple):
-    """One request answered, whoever answered it. Labels are bounded; `call` and `target` are for the log."""
+    """One request answered, whoever answered it. Labels are bounded; `tool`, `call` and `trace` are for the
+    log and for spans."""
 
     upstream: str = ""
     rule: str = ""
@@ -23,8 +26,10 @@ class Served(NamedTuple):
     status: str = ""  # executed | replayed | joined | passed | refused
     code: int = 0
     call: str = ""
+    trace: str = ""  # the agent's, of which this call is a part
     problem: str = ""
     seconds: float = 0.0
+    upstream_seconds: float = 0.0  # of these, while the upstream had it; 0 where it was not asked
     size: int = 0
     delivered: bool = True
     cost_usd: float = 0.0  # of the answer: spent where it was executed now, saved where it was not
@@ -48,6 +53,9 @@ class Observer(Protocol):
 
     def reloaded(self, *, good: bool, detail: str) -> None: ...
 
+    def governed(self, policies: PolicySet) -> None:
+        """These hold from now on: said at the start, and when others take their place."""
+
     def entered(self, call: Call) -> None:
         """A call has come into doubt, or waits for approval: said once it is durable, by whoever wrote it."""
 
@@ -68,6 +76,9 @@ class Deaf:
         """Not listening."""
 
     def reloaded(self, *, good: bool, detail: str) -> None:
+        """Not listening."""
+
+    def governed(self, policies: PolicySet) -> None:
         """Not listening."""
 
     def entered(self, call: Call) -> None:
@@ -100,5 +111,6 @@ class Everyone:
         self.sent: Callable[[Sent], None] = all_who("sent")
         self.store_took: Callable[[str, float], None] = all_who("store_took")
         self.reloaded = all_who("reloaded")
+        self.governed: Callable[[PolicySet], None] = all_who("governed")
         self.entered: Callable[[Call], None] = all_who("entered")
         self.noted = all_who("noted")

@@ -6,7 +6,6 @@ Nothing that goes wrong with one sweep, or with one row, ends the sweeping."""
 from __future__ import annotations
 
 from proxy.clock import Clock
-from proxy.core.intent import State
 from proxy.errors import StoreUnavailable
 from proxy.ledger import Ledger
 from proxy.observe import Observer
@@ -26,13 +25,7 @@ async def sweep_once(store: Store, ledger: Ledger, observer: Observer, told: set
         observer.noted("unreadable-row", call=call_id, error=orphans.unreadable[call_id])
         told.add(call_id)
     for call in orphans.calls:
-        moved = await ledger.recover(call)
-        if moved is not None:
-            settled += 1
-            doubtful = moved.state is State.IN_DOUBT
-            observer.noted(
-                "recovered", call=call.id, state=str(moved.state), tool=call.tool, doubtful=doubtful
-            )
+        settled += await ledger.recover(call) is not None
     await ledger.lapse_questions()
     return settled
 

@@ -183,6 +183,7 @@ class Reloads:
     def __call__(self, result: Reloaded | Kept) -> None:
         match result:
             case Reloaded(policies, renamed):
+                self._observer.governed(policies)
                 self._observer.reloaded(good=True, detail=f"upstreams: {len(policies.upstreams)}")
                 if renamed:
                     task = asyncio.get_running_loop().create_task(self._count(renamed))

@@ -16,23 +16,8 @@ from proxy.policy_file.fields import Section, read_section
 from proxy.policy_file.mistakes import Enough, Log, Place, SettingsMistakes, Wrong, suggestion
 from proxy.policy_file.nodes import Items, Node, Pairs, Scalar, compose, scalar
 from proxy.policy_file.read import read_bytes
-from proxy.settings_schema import (
-    FORWARD,
-    GC,
-    LIMITS,
-    OWNERS,
-    RUNS,
-    SETTINGS,
-    TLS,
-    Address,
-    Auth,
-    Encryption,
-    Limits,
-    Role,
-    Settings,
-    Token,
-    Unknown,
-)
+from proxy.settings_schema import FORWARD, GC, LIMITS, OWNERS, RUNS, SETTINGS, TLS
+from proxy.settings_values import Address, Auth, Encryption, Limits, Role, Settings, Token, Unknown
 from proxy.store.keyring import VARIABLE as KEY_VARIABLE
 
 __all__ = ["Address", "Auth", "Encryption", "Limits", "Role", "Settings", "Token", "Unknown", "load_settings"]

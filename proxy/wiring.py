@@ -12,7 +12,7 @@ from proxy.ledger import Ledger
 from proxy.observe import Observer
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
-from proxy.settings_schema import Runs
+from proxy.settings_values import Runs
 from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits

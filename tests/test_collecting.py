@@ -23,7 +23,8 @@ from proxy.core.intent import State
 from proxy.errors import StoreUnavailable
 from proxy.store.base import Collected
 from proxy.store.embedded import EmbeddedStore
-from proxy.store.memory import MemoryStore, World
+from proxy.store.memory import MemoryStore
+from proxy.store.memory_world import World
 from tests.exchange.stage import Notebook
 from tests.exchange.virtual_time import EPOCH, VirtualClock, in_virtual_time
 from tests.inside import semel

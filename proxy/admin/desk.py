@@ -267,7 +267,8 @@ class LocalDesk:
 
     async def stats(self) -> Json:
         census = await self._store.census()
-        return views.stats(census, self._store.name, self._clock.now(), evictions_known=self._serving)
+        evictions = self._store.evictions() if self._serving else None
+        return views.stats(census, self._store.name, self._clock.now(), evictions)
 
     async def _decided(self, deciding: Awaitable[object]) -> None:
         try:

@@ -103,7 +103,7 @@ def detail(
     }
 
 
-def stats(census: Census, store: str, now: float, *, evictions_known: bool) -> Json:
+def stats(census: Census, store: str, now: float, evictions: int | None) -> Json:
     oldest = census.oldest_doubt_at
     return {
         "store": store,
@@ -111,7 +111,7 @@ def stats(census: Census, store: str, now: float, *, evictions_known: bool) -> J
         "oldest_in_doubt_at": moment(oldest),
         "oldest_in_doubt_seconds": _age(oldest, now),
         "store_bytes": census.bytes_used,
-        "cache_evictions": census.cache_evictions if evictions_known else None,
+        "cache_evictions": evictions,
     }
 
 

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     from proxy.cli.handshake import reach_all
     from proxy.cli.sdks import advice
     from proxy.settings import Settings
-    from proxy.settings_schema import Private
+    from proxy.settings_values import Private
 
     settings, about_settings = _settings(options)
     findings = [*examine.whose_files(options.proxy), *about_settings]

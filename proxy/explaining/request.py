@@ -35,7 +35,7 @@ from proxy.front.rpc import Message, as_counted, endpoint_of
 from proxy.front.sending import without_secrets
 from proxy.policy_file.values import host_and_port
 from proxy.settings import Address
-from proxy.settings_schema import Unknown
+from proxy.settings_values import Unknown
 from proxy.spool import Spool
 from proxy.store.codec import StoredRequest
 

@@ -18,7 +18,7 @@ from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import switch
 from proxy.observe import Observer
 from proxy.runs.books import RunBooks
-from proxy.settings_schema import Unknown
+from proxy.settings_values import Unknown
 
 
 class ForwardProxy:

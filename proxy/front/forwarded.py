@@ -20,7 +20,7 @@ from proxy.front.address import (
     split_target,
 )
 from proxy.front.run_ref import NOBODY, Speaker, agree, parse_user
-from proxy.settings_schema import Unknown
+from proxy.settings_values import Unknown
 
 UNLISTED = "unlisted"  # the label of every host that no upstream names
 

@@ -113,6 +113,7 @@ class Giver:
                 capture.status, headers, live.reader.parts(), head_first=not capture.is_over
             )
         finally:
+            tale.upstream_seconds = live.flight.seconds
             live.leave()
 
     async def _live(
@@ -137,7 +138,7 @@ class Giver:
                 return writer.whole(capture.status, headers, whole)
             return await writer.stream(capture.status, headers, live.reader.parts())
         finally:
-            tale.cost_usd = live.flight.cost_usd
+            tale.cost_usd, tale.upstream_seconds = live.flight.cost_usd, live.flight.seconds
             live.leave()
 
     async def _for_request(self, answer: Produced, request: HttpRequest, incoming: Incoming) -> Produced:

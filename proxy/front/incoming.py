@@ -19,6 +19,7 @@ from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
 from proxy.core.matching import DEFAULT_PASS, Match
 from proxy.core.policy import TOOL_SCHEME, Mode, PolicySet, Upstream
+from proxy.core.trace import trace_of
 from proxy.errors import BadRequest, Denied, StoreUnavailable, TooLarge, UnknownUpstream
 from proxy.front.address import UpstreamAddress
 from proxy.front.connection import Connection
@@ -93,6 +94,7 @@ class Incoming(NamedTuple):
             tool=sending.tool,
             safe=self.safe,
             method=sending.method,
+            trace=trace_of(sending.headers),
         )
 
 

@@ -35,7 +35,7 @@ from proxy.leaf_certificates import Leaves
 from proxy.observe import Observer, Served
 from proxy.refusals import not_sent
 from proxy.runs.books import RunBooks
-from proxy.settings_schema import Unknown
+from proxy.settings_values import Unknown
 from proxy.upstream.base import NotSent
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -99,7 +99,7 @@ class OwnPages:
         except StoreUnavailable:
             census = None
         others = [] if self._siblings is None else await self._siblings.others()
-        return self._metrics.render(census, time.time(), others)
+        return self._metrics.render(self._store.name, census, time.time(), others)
 
     async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so

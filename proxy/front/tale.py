@@ -19,6 +19,7 @@ class Tale:
     problem: str = ""
     own: bool = False  # semel's own page: not told
     cost_usd: float | None = None
+    upstream_seconds: float = 0.0
     forward: bool = False  # asked of the forward proxy
     delivered: bool = False
     handed: Delivery | None = None  # in a run: what says whether the caller took it
@@ -32,6 +33,7 @@ class Tale:
             call=self.call,
             problem=self.problem,
             seconds=seconds,
+            upstream_seconds=self.upstream_seconds,
             size=size,
             delivered=self.delivered,
             cost_usd=self.cost_usd or 0.0,

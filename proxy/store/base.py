@@ -7,9 +7,9 @@ raised may or may not have landed: the caller reads the row again and looks at t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry, Event, State
@@ -27,17 +27,27 @@ class Swap:
     exceeded: tuple[Spent, ...] | None = None
 
 
+# Hears how many writes each commit carried. On the event loop.
+Batched: TypeAlias = Callable[[int], None]
+
+
+def uncounted(_: int) -> None:
+    """Nobody counts them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """For metrics: how many calls are in which state, how old is the oldest doubt, how big is it all.
-    `parts`: of the bytes, as far as the store can tell them apart cheaply: rows, blobs, cache, and unused
-    (room in files that collecting has left, and that is filled before they grow)."""
+    """For metrics: how many calls are in which state, since when the oldest doubt and the oldest question
+    wait for a person, how big is it all. `owners`: how many processes work on the store and live, as far as
+    this one knows. `parts`: of the bytes, as far as the store can tell them apart cheaply: rows, blobs,
+    cache, and unused (room in files that collecting has left, and that is filled before they grow)."""
 
     by_state: dict[State, int]
     oldest_doubt_at: float | None
     bytes_used: int
-    cache_evictions: int
     parts: dict[str, int] = field(default_factory=dict)
+    oldest_question_at: float | None = None
+    owners: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +281,9 @@ class Store(Protocol):
     async def owner_is_dead(self, owner: str) -> bool: ...
 
     async def census(self) -> Census: ...
+
+    def evictions(self) -> int:
+        """How many shared answers this process has thrown out for want of room, since it opened the store."""
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         """How many calls of this rule have not lapsed. May walk the whole store: asked only on a reload."""

@@ -22,6 +22,7 @@ from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
 from proxy.store import meta_statements, run_statements, spending_statements, statements
 from proxy.store.base import (
+    Batched,
     BlobRef,
     Census,
     Orphans,
@@ -30,6 +31,7 @@ from proxy.store.base import (
     Swap,
     changes_settled,
     takes_seq,
+    uncounted,
 )
 from proxy.store.codec import call_to_row, entry_to_row
 from proxy.store.database import Patience, close_quietly, unavailable
@@ -55,7 +57,9 @@ T = TypeVar("T")
 class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
     name = "embedded"
 
-    def __init__(self, premises: Premises, *, cache_limit: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, premises: Premises, *, cache_limit: int, loop: asyncio.AbstractEventLoop, batched: Batched
+    ) -> None:
         self._loop = loop
         self._database = premises.database
         self._owner = premises.owner
@@ -70,6 +74,7 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
             premises.stamp,
             premises.runs_stamp,
             self._watchers.row_changed,
+            batched,
         )
         self._stamp = premises.stamp
         self._runs_stamp = premises.runs_stamp
@@ -91,11 +96,12 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
         cache_limit: int = CACHE_LIMIT,
         vfs: str | None = None,
         pragmas: dict[str, str | int] | None = None,
+        batched: Batched = uncounted,
     ) -> EmbeddedStore:
         """ConfigurationError if the directory cannot serve. `vfs`, `pragmas`: for tests of durability."""
         loop = asyncio.get_running_loop()
         premises = await loop.run_in_executor(None, move_in, directory, vfs, pragmas or {})
-        return cls(premises, cache_limit=cache_limit, loop=loop)
+        return cls(premises, cache_limit=cache_limit, loop=loop, batched=batched)
 
     # --- calls ---------------------------------------------------------------------------------------
 
@@ -227,10 +233,14 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
         return Census(
             by_state=figures.by_state,
             oldest_doubt_at=figures.oldest_doubt_at,
+            oldest_question_at=figures.oldest_question_at,
             bytes_used=sum(parts.values()),
-            cache_evictions=self._cache.evictions,
             parts=parts,
+            owners=await self._reader.submit(lambda _: self._owner.living()),
         )
+
+    def evictions(self) -> int:
+        return self._cache.evictions
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         return await self._apart(statements.live_calls, upstream, rule, now)

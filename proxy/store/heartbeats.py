@@ -78,6 +78,10 @@ class Watch:
             if self._looked_at - since >= max(self._dead_after, beat.patience)
         ]
 
+    def living(self, at: float) -> int:
+        """As far as is known; the silent are not counted, buried or not."""
+        return len(self._seen) - len(self.silent(at))
+
 
 class Pulse:
     """Whether this process may act: its own last beat is fresh."""
@@ -201,6 +205,11 @@ class Heart:
         buried, self.epoch = self.epoch, epoch
         self.pulse.landed(begun)
         self._renewed(buried, epoch)
+
+    async def living(self) -> int:
+        """How many are seen to beat, this one with them."""
+        await self._look()
+        return self._watch.living(self._clock())
 
     async def dead_among(self, epochs: Iterable[str]) -> list[str]:
         """Those of them that are dead: written down, gone, or silent for so long that they are now."""

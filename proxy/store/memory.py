@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import SETTLED_STATES, Call, Entry, State, evolve, is_live
@@ -30,41 +27,10 @@ from proxy.store.base import (
     changes_settled,
     takes_seq,
 )
-from proxy.store.memory_runs import MemoryRuns, RunsWorld
-from proxy.store.memory_spending import Spending
-from proxy.store.unnamed import UNTOUCHED
-from proxy.store.watchers import Watchers
+from proxy.store.memory_runs import MemoryRuns
+from proxy.store.memory_world import World, size_of
 
 CHUNK = 256 * 1024
-
-
-@dataclass(slots=True)
-class World:
-    """What the processes share. `clock` ages what lies in the cache."""
-
-    clock: Callable[[], float] = time.time
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
-    calls: dict[bytes, Call] = field(default_factory=dict)  # in the order in which they were first seen
-    numbers: dict[bytes, int] = field(default_factory=dict)  # never given twice, and growing
-    events: dict[bytes, list[Entry]] = field(default_factory=dict)
-    replays: dict[bytes, int] = field(default_factory=dict)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    touched: dict[str, float] = field(default_factory=dict)  # by digest: when it was last put
-    cache: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
-    living: set[str] = field(default_factory=set)
-    watchers: Watchers = field(default_factory=Watchers)
-    runs: RunsWorld = field(default_factory=RunsWorld)
-    spending: Spending = field(default_factory=Spending)
-    settled_stamp: int = 0
-    latest: float = 0.0  # the latest time that any process has told
-    epochs: count[int] = field(default_factory=lambda: count(1))
-    sights: count[int] = field(default_factory=lambda: count(1))
-
-    def unnamed_blobs(self, calls: list[Call]) -> list[str]:
-        """Those that none of these calls names and nobody has touched for so long."""
-        named = {call.request_blob for call in calls} | {call.answer.blob for call in calls if call.answer}
-        old = self.clock() - UNTOUCHED
-        return [digest for digest, at in self.touched.items() if at < old and digest not in named]
 
 
 class MemoryStore(MemoryRuns):
@@ -217,27 +183,15 @@ class MemoryStore(MemoryRuns):
 
     async def census(self) -> Census:
         self._check()
-        world, calls = self.world, self.world.calls.values()
-        parts = {
-            "rows": sum(map(_size, calls)),
-            "blobs": sum(map(len, world.blobs.values())),
-            "cache": sum(len(value) for value, _ in world.cache.values()),
-        }
-        return Census(
-            by_state={state: sum(call.state is state for call in calls) for state in State},
-            oldest_doubt_at=min(
-                (call.doubt.since for call in calls if call.state is State.IN_DOUBT and call.doubt),
-                default=None,
-            ),
-            bytes_used=sum(parts.values()),
-            cache_evictions=0,
-            parts=parts,
-        )
+        return self.world.census()
+
+    def evictions(self) -> int:
+        return 0
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         self._check()
-        calls = self.world.calls.values()
-        return sum(c.upstream == upstream and c.rule == rule and is_live(c, now) for c in calls)
+        named = [call for call in self.world.calls.values() if (call.upstream, call.rule) == (upstream, rule)]
+        return sum(is_live(call, now) for call in named)
 
     async def collect(
         self, now: float, *, limit: int = 500, dry_run: bool = False, runs_before: float = 0.0
@@ -255,7 +209,7 @@ class MemoryStore(MemoryRuns):
         collected = Collected(
             calls=len(going),
             blobs=len(blobs),
-            bytes=sum(map(_size, going)) + sum(len(world.blobs[digest]) for digest in blobs),
+            bytes=sum(map(size_of, going)) + sum(len(world.blobs[digest]) for digest in blobs),
             more=len(expired) > len(going) or len(unnamed) > len(blobs),
             runs=len(ending),
         )
@@ -342,8 +296,3 @@ def _is_over(call: Call, now: float) -> bool:
     """In a run only what a person forgot has a time; its number stays, and the row goes with the run."""
     timed = call.expires_at is not None and call.expires_at < now
     return call.state in SETTLED_STATES and timed and not call.run
-
-
-def _size(call: Call) -> int:
-    answer = call.answer
-    return len(call.request) + (len(answer.head) + len(answer.body) if answer else 0)

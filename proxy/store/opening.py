@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store.archive import Kind, Source, Target
-from proxy.store.base import Store
+from proxy.store.base import Batched, Store, uncounted
 from proxy.store.durability import Durability
 from proxy.store.keyring import FileKeys, Keys, open_to_others
 
@@ -60,6 +60,7 @@ class Place:
     durability: Durability = Durability.STRICT  # an address may say best-effort too
     make: bool = True
     note: Note = _untold
+    batched: Batched = uncounted
     keys: Keys | None = None  # where it is encrypted
     encrypts: bool = False  # a record in the clear becomes encrypted; whoever may make one does that too
 
@@ -82,7 +83,7 @@ async def _embedded(place: Place) -> Store:
 
     # What is overwritten or removed of an encrypted record shall be gone from its file as well.
     pragmas: dict[str, str | int] = {} if place.keys is None else {"secure_delete": 1}
-    return await EmbeddedStore.open(place.state, pragmas=pragmas)
+    return await EmbeddedStore.open(place.state, pragmas=pragmas, batched=place.batched)
 
 
 async def _memory(_: Place) -> Store:
@@ -99,6 +100,7 @@ async def _postgres(place: Place) -> Store:
         dead_after=place.dead_after,
         make=place.make,
         note=place.note,
+        batched=place.batched,
     )
     return store
 
@@ -112,6 +114,7 @@ async def _redis(place: Place) -> Store:
         dead_after=place.dead_after,
         make=place.make,
         note=place.note,
+        batched=place.batched,
     )
     return store
 

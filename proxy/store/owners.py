@@ -86,8 +86,11 @@ class Owner:
         except FileNotFoundError:
             return True
 
+    def living(self) -> int:
+        return living(self._directory)
+
     def others_live(self) -> bool:
-        return living(self._directory) > 1
+        return self.living() > 1
 
     def forget_dead(self, needed: frozenset[str]) -> None:
         """Remove the files of dead owners, save those in `needed`."""

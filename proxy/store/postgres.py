@@ -16,7 +16,7 @@ from proxy.core.intent import Call, Entry, State
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
-from proxy.store.base import BlobRef, Census, Collected, Orphans, Page, Query, Swap
+from proxy.store.base import Batched, BlobRef, Census, Collected, Orphans, Page, Query, Swap, uncounted
 from proxy.store.heartbeats import Heart
 from proxy.store.postgres_batch import Batches
 from proxy.store.postgres_blobs import PostgresBlobs
@@ -55,6 +55,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         cache_limit: int = CACHE_LIMIT,
         note: Callable[..., None] = _untold,
         patience: float = PATIENCE,
+        batched: Batched = uncounted,
     ) -> None:
         self.secret = secret
         self._note = note
@@ -63,7 +64,10 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         self._watchers = Watchers()
         self._wakes = Wakes(address, self._watchers, note, patience)
         self._swaps = Batches(
-            Swaps(self._writing, self._wrote).perform, key=lambda job: job.call.key, size=lambda job: job.size
+            Swaps(self._writing, self._wrote).perform,
+            key=lambda job: job.call.key,
+            size=lambda job: job.size,
+            batched=batched,
         )
         reads = Reads(self._reading)
         self._gets, self._versions = Batches(reads.get), Batches(reads.versions)
@@ -94,6 +98,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
         note: Callable[..., None] = _untold,
         patience: float = PATIENCE,
         make: bool = True,
+        batched: Batched = uncounted,
     ) -> PostgresStore:
         """ConfigurationError if the server cannot serve."""
         address = Address(url)
@@ -106,6 +111,7 @@ class PostgresStore(PostgresRuns, PostgresSecret):
             cache_limit=cache_limit,
             note=note,
             patience=patience,
+            batched=batched,
         )
         try:
             ahead = await store._beats.clock_mark(time.time()) - time.time()
@@ -267,10 +273,11 @@ class PostgresStore(PostgresRuns, PostgresSecret):
 
     async def census(self) -> Census:
         self._refuse_if_closed()
-        told = await self._lines.line().ask_all(
-            [(statements.COUNTS, ()), (statements.OLDEST_DOUBT, ()), (statements.BYTES_USED, ())], again=True
-        )
-        return statements.census(*told, evictions=self._cache.evictions)
+        told = await self._lines.line().ask_all([(text, ()) for text in statements.CENSUS], again=True)
+        return statements.census(*told, owners=await self._heart.living())
+
+    def evictions(self) -> int:
+        return self._cache.evictions
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         ((number,),) = await self._ask(statements.LIVE_CALLS, (upstream, rule, now))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from proxy.errors import StoreUnavailable
+from proxy.store.base import Batched, uncounted
 
 J = TypeVar("J")
 
@@ -30,11 +31,13 @@ class Batches(Generic[J]):
         key: Callable[[J], object] | None = None,
         size: Callable[[J], int] = lambda _: 0,
         most: int = MOST_JOBS,
+        batched: Batched = uncounted,
     ) -> None:
         self._perform = perform
         self._key = key
         self._size = size
         self._most = most
+        self._batched = batched
         self._waiting: deque[tuple[J, asyncio.Future[Any]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -61,6 +64,7 @@ class Batches(Generic[J]):
                 batch = self._take()
                 try:
                     outcomes = await self._perform([job for job, _ in batch])
+                    self._batched(len(batch))
                 except Exception as error:  # whatever it was, somebody waits for an answer
                     failure = error if isinstance(error, StoreUnavailable) else _defect(error)
                     outcomes = [failure] * len(batch)

@@ -79,6 +79,7 @@ LIVE_CALLS = (
 )
 COUNTS = "SELECT state, sum(n)::bigint FROM semel.counts GROUP BY state"
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM semel.calls WHERE state = 'in_doubt'"
+OLDEST_QUESTION = f"SELECT min(created_at) FROM semel.calls WHERE {AMONG[State.AWAITING_APPROVAL]}"  # noqa: S608
 BYTES_USED = (
     "SELECT CASE WHEN relname IN ('blobs', 'parts', 'uploads') THEN 'blobs' "
     "WHEN relname = 'cache' THEN 'cache' ELSE 'rows' END AS part, "
@@ -86,6 +87,7 @@ BYTES_USED = (
     "WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'semel.calls'::regclass) "
     "AND relkind = 'r' GROUP BY part"
 )
+CENSUS = (COUNTS, OLDEST_DOUBT, OLDEST_QUESTION, BYTES_USED)  # what `census` is told
 _EXPIRED = (
     "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL AND run = '' AND expires_at < $1"
 )
@@ -300,13 +302,21 @@ def key_of(row: Row) -> bytes:
     return key
 
 
-def census(counts: Iterable[Row], doubt: Sequence[Row], sizes: Iterable[Row], *, evictions: int) -> Census:
+def census(
+    counts: Iterable[Row],
+    doubt: Sequence[Row],
+    question: Sequence[Row],
+    sizes: Iterable[Row],
+    *,
+    owners: int,
+) -> Census:
     counted: dict[str, int] = dict(counts)
     parts: dict[str, int] = dict(sizes)
     return Census(
         by_state={state: counted.get(state.value, 0) for state in State},
         oldest_doubt_at=doubt[0][0],
+        oldest_question_at=question[0][0],
         bytes_used=sum(parts.values()),
-        cache_evictions=evictions,
         parts=parts,
+        owners=owners,
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
+from proxy.store.base import Batched, uncounted
 from proxy.store.redis_pipe import Pipe, unavailable
 from proxy.store.redis_wire import Part, Reply
 
@@ -33,8 +34,9 @@ class Waiting(NamedTuple):
 
 
 class Batch:
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, batched: Batched = uncounted) -> None:
         self._pipe = pipe
+        self._batched = batched
         self._queue: deque[Waiting] = deque()
         self._flights: set[asyncio.Task[None]] = set()
         self._soon = False
@@ -82,6 +84,7 @@ class Batch:
             reach(Point.COMMIT_BEGUN)
             replies = await self._pipe.run_in_time("swaps", args)
             reach(Point.COMMITTED)
+            self._batched(len(taken))
             for each, reply in zip(list(taken), replies, strict=True):
                 if not each.told.done():
                     each.told.set_result(reply)

@@ -168,9 +168,15 @@ class RedisIndex:
         return Census(
             by_state={state: by_state.get(state, total - sum(by_state.values())) for state in State},
             oldest_doubt_at=float(oldest) if oldest else None,
+            oldest_question_at=min(
+                (call.created_at for call in await self.in_state(State.AWAITING_APPROVAL)), default=None
+            ),
             bytes_used=_memory_used(await self._pipe.ask("INFO", "memory")),
-            cache_evictions=0,
+            owners=await self._heart.living(),
         )
+
+    def evictions(self) -> int:
+        return 0  # they have their time to live, and the server is to evict nothing
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         number = 0

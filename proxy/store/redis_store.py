@@ -18,6 +18,7 @@ import hiredis
 
 from proxy.errors import ConfigurationError, NoRecord, StoreUnavailable
 from proxy.store.archive import MARK, not_whole
+from proxy.store.base import Batched, uncounted
 from proxy.store.durability import Durability
 from proxy.store.heartbeats import Heart
 from proxy.store.keystone import TELLS_APART
@@ -58,6 +59,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         durability: Durability,
         patience: float,
         note: Note,
+        batched: Batched = uncounted,
     ) -> None:
         self._tag = f"{{{address.prefix}}}"
         self.durability = durability
@@ -65,7 +67,7 @@ class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
         self._gone: str | None = None
         self._note = note
         self._pipe = Pipe(address, self._tag, self._greet, patience=patience)
-        self._batch = Batch(self._pipe)
+        self._batch = Batch(self._pipe, batched)
         self._watchers = Watchers()
         self._wakes = Wakes(self._pipe, self._tag, self._watchers, patience)
         self._marks, self._served = Marks(), ServedMarks()
@@ -239,6 +241,7 @@ async def open_redis(
     patience: float = PATIENCE,
     make: bool = True,
     note: Note = _untold,
+    batched: Batched = uncounted,
 ) -> RedisStore:
     """ConfigurationError if the URL is wrong or the server cannot serve. `durability` may also stand in the
     URL. `make`: the store may be made there. `note` hears when the server's settings turn out to be unsafe,
@@ -256,6 +259,7 @@ async def open_redis(
         durability=chosen,
         patience=patience,
         note=note,
+        batched=batched,
     )
     try:
         await store.start(make=make)

@@ -36,8 +36,8 @@ from proxy.store.sealing import (
 STRAIGHT = (
     "settled_stamp", "note", "history", "mark_replayed", "replays", "open_run", "runs_stamp", "get_run",
     "swap_run", "run_changes", "mark_served", "note_run", "run_history", "list_runs", "run_sums", "run_asked",
-    "run_tallies", "tenants_of", "changed", "collect", "owns", "owner_is_dead", "census", "live_calls",
-    "ping", "close", "swap_secret", "scrub", "spent",
+    "run_tallies", "tenants_of", "changed", "collect", "owns", "owner_is_dead", "census", "evictions",
+    "live_calls", "ping", "close", "swap_secret", "scrub", "spent",
 )  # fmt: skip
 
 

@@ -95,6 +95,7 @@ LIVE_CALLS = (
     "AND (expires_at IS NULL OR expires_at > ?3 OR state IN ('pending', 'in_doubt'))"
 )
 COUNTS = "SELECT state, n FROM counts"
+OLDEST_QUESTION = f"SELECT min(created_at) FROM calls {_AMONG[State.AWAITING_APPROVAL]}"  # noqa: S608
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM calls INDEXED BY calls_in_doubt WHERE state = 'in_doubt'"
 # Kept with the call: a mark that comes when the call has been collected has no place.
 MARK = (
@@ -132,6 +133,7 @@ class Figures:
 
     by_state: dict[State, int]
     oldest_doubt_at: float | None
+    oldest_question_at: float | None
     database_bytes: int
     free_bytes: int  # of these
 
@@ -314,6 +316,7 @@ def figures(connection: apsw.Connection) -> Figures:
     return Figures(
         by_state={State(state): n for state, n in connection.execute(COUNTS)},
         oldest_doubt_at=one(connection, OLDEST_DOUBT, ()),
+        oldest_question_at=one(connection, OLDEST_QUESTION, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),
         free_bytes=connection.pragma("freelist_count") * connection.pragma("page_size"),
     )

@@ -17,6 +17,7 @@ import apsw
 
 from proxy.faults import Point, reach
 from proxy.store import run_statements, spending_statements, statements
+from proxy.store.base import Batched
 from proxy.store.checkpoints import Checkpoints
 from proxy.store.codec import CALL_COLUMNS
 from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
@@ -55,6 +56,7 @@ class Writer(Worker):
         stamp: Stamp,
         runs_stamp: Stamp,
         on_change: Callable[[bytes, int], None],
+        batched: Batched,
     ) -> None:
         super().__init__("writer", loop)
         self.marks = Marks()
@@ -65,6 +67,7 @@ class Writer(Worker):
         self._stamp = stamp
         self._runs_stamp = runs_stamp
         self._on_change = on_change
+        self._batched = batched
         self._log_pages = 0
         self._checkpoints = Checkpoints(database, patience)
         self._suspect = False  # an I/O error came by: recover before the next write
@@ -105,6 +108,8 @@ class Writer(Worker):
     def _resolve(self, outcomes: Sequence[Outcome]) -> None:
         """Waiters of this process are woken by the commit itself, not by the next look at the database."""
         super()._resolve(outcomes)
+        if committed := sum(error is None for _, _, error in outcomes):
+            self._batched(committed)
         for (perform, args, _), result, _ in outcomes:
             if perform in SWAPS and result is not None and result.won:
                 self._on_change(args[0][KEY], args[0][VERSION])

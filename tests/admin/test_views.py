@@ -122,8 +122,8 @@ def test_a_moment_that_no_calendar_has_is_null_and_hides_nothing_else(at: float)
     jsonschema.validate(json.loads(json.dumps(made)), document("CallDetail"))
     assert [made["call"][name] for name in ("created_at", "expires_at")] == [None, None]
     assert (made["call"]["id"], made["events"][1]["at"]) == (record.id, None)
-    census = Census(by_state={}, oldest_doubt_at=at, bytes_used=0, cache_evictions=0)
-    counted = views.stats(census, "embedded", 50.0, evictions_known=False)
+    census = Census(by_state={}, oldest_doubt_at=at, bytes_used=0)
+    counted = views.stats(census, "embedded", 50.0, None)
     assert (counted["oldest_in_doubt_at"], counted["oldest_in_doubt_seconds"]) == (None, None)
 
 
@@ -163,7 +163,7 @@ def test_every_state_fits_the_schema() -> None:
 
 def test_the_oldest_doubt_is_never_in_the_future() -> None:
     """A clock set back does not make a negative age."""
-    census = Census(by_state={State.IN_DOUBT: 1}, oldest_doubt_at=100.0, bytes_used=0, cache_evictions=0)
-    made = views.stats(census, "embedded", 50.0, evictions_known=False)
+    census = Census(by_state={State.IN_DOUBT: 1}, oldest_doubt_at=100.0, bytes_used=0)
+    made = views.stats(census, "embedded", 50.0, None)
     jsonschema.validate(made, document("Stats"))
     assert (made["oldest_in_doubt_seconds"], made["cache_evictions"]) == (0, None)

@@ -337,7 +337,7 @@ def test_a_price_is_never_negative(usage: dict[str, int | None]) -> None:
 
 def test_spent_and_saved_are_counted_apart() -> None:
     """Executed is spent; replayed and joined are saved; a refusal is neither."""
-    metrics = MetricsObserver(store="memory")
+    metrics = MetricsObserver()
     for status, usd in (
         ("executed", 0.5),
         ("replayed", 0.5),
@@ -347,7 +347,7 @@ def test_spent_and_saved_are_counted_apart() -> None:
     ):
         metrics.served(Served(upstream="openai", rule="chat", status=status, cost_usd=usd))
     metrics.served(Served(upstream="openai", rule="free", status="executed"))
-    told = metrics.render(None, 0.0).decode()
+    told = metrics.render("memory", None, 0.0).decode()
     found = re.findall(r'(semel_\w+_usd_total)\{rule="(\w+)",upstream="openai"\} (\S+)', told)
     assert sorted(found) == [
         ("semel_saved_usd_total", "chat", "0.75"),

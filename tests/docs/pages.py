@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "policies" / "README.md", *(ROOT / "docs").rglob("*.md")])
+FOLDERS = ("policies", "dashboards")  # with a page of their own
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / name / "README.md" for name in FOLDERS), *(ROOT / "docs").rglob("*.md")]
+)
 LINES = re.DOTALL | re.MULTILINE
 FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)$", LINES)
 NOT_RUN = re.compile(r"<!-- not run: (.{12,}) -->\n\Z")

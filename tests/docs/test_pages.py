@@ -13,7 +13,7 @@ from docs import reference
 from proxy.cli import parser
 from proxy.policy_file import load_policies
 from proxy.settings import load_settings
-from proxy.settings_schema import Settings
+from proxy.settings_values import Settings
 from tests.docs.pages import PAGES, ROOT, blocks, headings, heredocs, name_of, without_blocks
 
 # `sh` is pasted (test_pasted.py); `ts` is run (tests/tools/test_typescript.py); `text` shows output;

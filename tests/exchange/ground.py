@@ -14,6 +14,7 @@ from typing import Protocol
 from proxy.core.intent import Call, Entry
 from proxy.store import memory
 from proxy.store.base import Store
+from proxy.store.memory_world import World
 
 
 class Ground(Protocol):
@@ -48,7 +49,7 @@ class MemoryGround:
     renews = True
 
     def __init__(self) -> None:
-        self._world = memory.World()
+        self._world = World()
 
     def enter(self) -> Store:
         return memory.MemoryStore(self._world)

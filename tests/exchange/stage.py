@@ -17,7 +17,7 @@ from proxy.exchange import Exchange
 from proxy.flying import Flights
 from proxy.intended import Intent
 from proxy.ledger import Ledger
-from proxy.observe import Sent, Served
+from proxy.observe import Deaf, Sent
 from proxy.spool import Spool
 from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits, CutOff
@@ -28,7 +28,7 @@ from tests.exchange.virtual_time import VirtualClock
 Step: TypeAlias = Callable[[Outgoing, Sink, Callable[[], bool]], Awaitable[Result]]
 
 
-class Notebook:
+class Notebook(Deaf):
     """An observer that remembers."""
 
     def __init__(self) -> None:
@@ -36,14 +36,8 @@ class Notebook:
         self.sends: list[Sent] = []
         self.entries: list[Call] = []
 
-    def served(self, told: Served) -> None: ...
-
     def sent(self, told: Sent) -> None:
         self.sends.append(told)
-
-    def store_took(self, operation: str, seconds: float) -> None: ...
-
-    def reloaded(self, *, good: bool, detail: str) -> None: ...
 
     def entered(self, call: Call) -> None:
         self.entries.append(call)

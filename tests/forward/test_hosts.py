@@ -11,7 +11,7 @@ from proxy.errors import UnknownUpstream
 from proxy.front.address import Place, UpstreamAddress
 from proxy.front.forwarded import OwnPlaces, reach
 from proxy.policy_file import PolicyMistakes, load_policies
-from proxy.settings_schema import Unknown
+from proxy.settings_values import Unknown
 
 
 def load(directory: Path, *files: str) -> PolicySet:

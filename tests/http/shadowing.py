@@ -218,12 +218,15 @@ def _waiting(flights: Flights, asked: Asked) -> int:
 
 
 async def figures(app: App) -> dict[str, Counter[tuple[str, ...]]]:
-    """All of /metrics: by name, by the values of its labels, which come in the order of the alphabet."""
+    """What /metrics has counted: by name, by the values of its labels, which come in the order of the
+    alphabet."""
     shown = (await call(app.address.port, "GET", "/metrics", {"Semel-Token": OPERATOR})).body.decode()
     found: dict[str, Counter[tuple[str, ...]]] = {}
     for line in shown.splitlines():
         if not line.startswith("#"):
             name, labels, value = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (.+)", line).groups()  # type: ignore[union-attr]
             values = tuple(re.findall(r'="([^"]*)"', labels or ""))
-            found.setdefault(name, Counter())[values] += float(value)  # type: ignore[assignment]
+            found.setdefault(name, Counter())
+            if float(value):
+                found[name][values] += float(value)  # type: ignore[assignment]
     return found

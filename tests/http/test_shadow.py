@@ -332,12 +332,12 @@ async def test_the_credential_that_semel_holds_is_still_added(
 
 def test_workers_are_summed_and_taken_over() -> None:
     """As all figures are: whoever is asked tells the sum, and who follows a dead worker goes on counting."""
-    one, other = MetricsObserver(store="memory"), MetricsObserver(store="memory")
+    one, other = MetricsObserver(), MetricsObserver()
     for observer in (one, other):
         told = Served(upstream="up", rule="all", status="replayed", safe=False, cost_usd=0.5)
         observer.shadowed(told, "replayed")
     other.take_over(one.figures())
-    shown = one.render(None, 0.0, [other.figures()]).decode()
+    shown = one.render("memory", None, 0.0, [other.figures()]).decode()
     assert 'semel_shadow_calls_total{rule="all",upstream="up",would="replayed"} 3.0' in shown
     assert 'semel_shadow_duplicates_prevented_total{rule="all",upstream="up"} 3.0' in shown
     assert 'semel_shadow_saved_usd_total{rule="all",upstream="up"} 1.5' in shown

@@ -6,6 +6,8 @@ import os
 from dataclasses import replace
 
 from proxy.core import decide
+from proxy.core.approval import ask_person, deny
+from proxy.core.clauses import Approval
 from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
 from proxy.core.run_record import Exchange, How, InRun, Serving
 from proxy.core.terms import Terms
@@ -34,6 +36,14 @@ def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Cal
     return call, entry
 
 
+def ask(key: bytes | None = None, *, at: float = NOW) -> tuple[Call, Entry]:
+    """A person is asked, to be swapped in with expected=0."""
+    call, _ = claim("nobody", key, at=at)
+    approval = Approval(when=None, wait=0.0, expires=3600.0)
+    row, entry, _ = ask_person(call, None, approval=approval, bound_to=b"this", actor="proxy:x", now=at)
+    return row, entry
+
+
 def settle(call: Call, body: bytes = b"sealed body", *, at: float = NOW + 1) -> tuple[Call, Entry]:
     answer = Answer(
         status=201, size=len(body), recorded_at=at, place=Place.INLINE, head=b"sealed head", body=body
@@ -49,6 +59,11 @@ def lose(call: Call, *, at: float = NOW + 1) -> tuple[Call, Entry]:
     return advance(
         call, Event.LOST, at=at, actor=f"proxy:{call.owner}", why="reset", doubt=doubt, unresolved=True
     )
+
+
+def refuse(call: Call, *, at: float = NOW + 10) -> tuple[Call, Entry]:
+    """By a person who was asked."""
+    return deny(call, ttl=3600.0, actor="operator:x", now=at, why="not this one")
 
 
 def release(call: Call, *, at: float = NOW + 1) -> tuple[Call, Entry]:

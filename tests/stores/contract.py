@@ -432,10 +432,10 @@ class StoreContract:
         return found
 
     async def test_the_census_counts_and_names_the_oldest_doubt(self, store: Store, other: Store) -> None:
-        """Counts follow the rows through every change, whoever makes it."""
+        """Counts follow the rows through every change, whoever makes it; the other process is seen."""
         empty = await store.census()
         assert empty.by_state == dict.fromkeys(State, 0)
-        assert empty.oldest_doubt_at is None
+        assert (empty.oldest_doubt_at, empty.oldest_question_at, empty.owners) == (None, None, 2)
         made = [calls.claim(store.owner) for _ in range(5)]
         await asyncio.gather(*(store.swap(call, entry, expected=0) for call, entry in made))
         await other.swap(*calls.settle(made[0][0]), expected=1)
@@ -445,8 +445,19 @@ class StoreContract:
         census = await store.census()
         expected = {State.PENDING: 2, State.DONE: 1, State.IN_DOUBT: 2}
         assert census.by_state == dict.fromkeys(State, 0) | expected
-        assert census.oldest_doubt_at == calls.NOW + 5
+        assert (census.oldest_doubt_at, census.oldest_question_at) == (calls.NOW + 5, None)
         assert census.bytes_used > 0
+        await other.close()
+        assert (await store.census()).owners == 1
+
+    async def test_the_census_names_the_oldest_question(self, store: Store) -> None:
+        """By when it was first asked for; one that was answered waits no longer."""
+        asked = [calls.ask(at=calls.NOW + second) for second in (9, 4, 6)]
+        for call, entry in asked:
+            await store.swap(call, entry, expected=0)
+        assert (await store.census()).oldest_question_at == calls.NOW + 4
+        await store.swap(*calls.refuse(asked[1][0]), expected=1)
+        assert (await store.census()).oldest_question_at == calls.NOW + 6
 
     async def test_live_calls_are_those_of_the_rule_that_have_not_lapsed(self, store: Store) -> None:
         """What is open never lapses; what is settled does, in the very second; other rules do not count."""

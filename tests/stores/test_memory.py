@@ -6,7 +6,8 @@ import pytest
 
 from proxy.errors import StoreUnavailable
 from proxy.store.base import BlobRef, Store
-from proxy.store.memory import MemoryStore, World
+from proxy.store.memory import MemoryStore
+from proxy.store.memory_world import World
 from proxy.store.unnamed import UNTOUCHED
 from tests.stores import calls
 from tests.stores.budget_contract import BudgetContract

@@ -1,0 +1,26 @@
+"""The trace that a request belongs to, as W3C Trace Context writes it: read, never changed.
+
+`traceparent` goes upstream as it came and is no part of a call's name; here it is only told, in the log and
+to whoever collects spans. One that is malformed is nobody's trace, and goes upstream all the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.core.headers import Headers
+
+HEADER = b"traceparent"
+# Version, trace, parent, flags. Later versions may say more behind a dash; ff is none.
+_TRACEPARENT = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
+)
+
+
+def trace_of(headers: Headers) -> str:
+    """32 hex digits, or nothing."""
+    for name, value in headers:
+        if len(name) == len(HEADER) and name.lower() == HEADER:
+            found = _TRACEPARENT.fullmatch(value)
+            return "" if found is None or (found[2] and value[:2] == b"00") else found[1].decode()
+    return ""

@@ -41,7 +41,7 @@ async def found(scene: Scraped, asked: Asked, **values: str) -> list[Sample]:
     """As Grafana would ask it for these values of the variables."""
     if asked.instant:
         return await scene.prometheus.query(substituted(asked.expr, **values), scene.at)
-    expr = substituted(asked.expr, **values, range=f"{scene.at - scene.began:.0f}s", rate_interval="4s")
+    expr = substituted(asked.expr, **values, range=f"{scene.at - scene.began:.0f}s", rate_interval="5s")
     return await scene.prometheus.query_range(expr, scene.began, scene.at, STEP)
 
 

@@ -226,7 +226,6 @@ async def figures(app: App) -> dict[str, Counter[tuple[str, ...]]]:
         if not line.startswith("#"):
             name, labels, value = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (.+)", line).groups()  # type: ignore[union-attr]
             values = tuple(re.findall(r'="([^"]*)"', labels or ""))
-            found.setdefault(name, Counter())
             if float(value):
-                found[name][values] += float(value)  # type: ignore[assignment]
+                found.setdefault(name, Counter())[values] += float(value)  # type: ignore[assignment]
     return found

@@ -92,6 +92,7 @@ class Calls:
         if entered is not None:  # whatever else is said goes by without a record
             await self._works.books.passed(entered.book, PASSED)
         incoming = tale.incoming = await understand(asked, self._namer, entered)
+        incoming.refuse_if_denied()
         if incoming.ask is None:
             if entered is not None:
                 await self._works.books.passed(entered.book, f"rule {incoming.match.rule.name}")

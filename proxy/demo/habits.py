@@ -96,10 +96,10 @@ async def meet_busy_apis(agent: Agent) -> None:
     """Refused for now, and then not: nothing was done the first time, so the second time is sent."""
     for mishap in ("429", ""):
         await agent.ask("POST", "/payments/charges", agent.order(5.0), mishap=mishap)
-    for mishap in ("503", ""):
+    for mishap in ("429", ""):
         await agent.ask("GET", f"/search/search?q={agent.name}", mishap=mishap)
     method, path, asked = _thought("What is the weather like?")
-    for mishap in ("429", ""):
+    for mishap in ("503", ""):  # where there are many good answers beside: no alert need fire for long
         await agent.ask(method, path, asked, run=agent.name, attempt="1", mishap=mishap)
 
 

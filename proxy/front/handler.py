@@ -184,6 +184,7 @@ class Handler:
             return await self._look_on(asked, incoming, request, writer, tale)
         entered = await enter_run(asked, self._books)
         incoming = tale.incoming = await understand(asked, self._namer, entered)
+        incoming.refuse_if_denied()
         # A call with effects is recorded, whatever else it offers, and what a budget limits is counted.
         if protocol and incoming.safe and incoming.match.rule.budget is None:
             if entered is not None:
@@ -241,6 +242,7 @@ class Handler:
 
         async def name(books: RunBooks) -> Named:
             named = await understand(asked, self._namer, await enter_run(asked, books))
+            named.refuse_if_denied()
             return Named(named.served(), named.ask, named.sending)
 
         beside = self._shadow.begin(incoming.served(), name, asked.body)

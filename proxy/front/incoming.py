@@ -83,6 +83,12 @@ class Incoming(NamedTuple):
     sending: Sending
     ask: Ask | RunAsk | None
 
+    def refuse_if_denied(self) -> None:
+        """When it is known what is told of it: a refusal is counted by its rule."""
+        rule = self.match.rule
+        if rule.mode is Mode.DENY:
+            raise Denied(f"The rule {rule.name!r} of upstream {self.upstream.name!r} denies this call.")
+
     def served(self) -> Served:
         """As it is told, but for what becomes of it."""
         rule, sending = self.match.rule, self.sending
@@ -278,7 +284,7 @@ def to_pass(asked: Asked, namer: Namer, safe: bool) -> Incoming:
 
 
 async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Incoming:
-    """`entered`: the run that it is asked in."""
+    """`entered`: the run that it is asked in. Whoever asks says `refuse_if_denied` before anything else."""
     told, upstream, request = asked.told, asked.upstream, to_name(asked)
     if entered is not None:
         pinned, present = entered.pinned, upstream if upstream.guards else None
@@ -297,8 +303,6 @@ async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Inc
         match = match._replace(rule=replace(match.rule, ttl=min(match.rule.ttl, KEPT_FOR_PEOPLE)))
         identity = identity._replace(key=os.urandom(len(identity.key)), named_by=b"")
     rule = match.rule
-    if rule.mode is Mode.DENY:
-        raise Denied(f"The rule {rule.name!r} of upstream {upstream.name!r} denies this call.")
     sending = _sending(asked, upstream, match, safe, namer, named.bound_to)
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)

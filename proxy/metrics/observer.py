@@ -108,7 +108,7 @@ class MetricsObserver(Deaf):
         self._batch_rows = Histogram(
             "semel_store_batch_rows", "How many writes one commit carried", _BATCH_BOUNDS
         )
-        self._all = tuple(one for one in vars(self).values() if isinstance(one, Counter | Histogram))
+        self.counted = tuple(one for one in vars(self).values() if isinstance(one, Counter | Histogram))
         self._problems.begin(zeros.PROBLEM_TYPES)
         self._reloads.begin([("good",), ("bad",)])
         self._recovered.begin([("in_doubt",), ("released",)])
@@ -200,11 +200,11 @@ class MetricsObserver(Deaf):
 
     def figures(self) -> Figures:
         """What this process has counted, for whoever sums."""
-        return {one.name: one.figures() for one in self._all}
+        return {one.name: one.figures() for one in self.counted}
 
     def take_over(self, figures: Figures) -> None:
         """Go on where another process has ended: a counter that falls would be taken for a restart."""
-        for one in self._all:
+        for one in self.counted:
             one.take_over(figures.get(one.name, ()))
 
     def render(self, store: str, census: Census | None, now: float, others: Sequence[Figures] = ()) -> bytes:
@@ -216,7 +216,7 @@ class MetricsObserver(Deaf):
     def collect(self) -> Iterable[Metric]:
         """Asked by prometheus_client while rendering."""
         asked = self._asked
-        yield from (one.family(asked.others) for one in self._all)
+        yield from (one.family(asked.others) for one in self.counted)
         if asked.census is not None:
             yield from standing.families(asked.census, asked.now)
         build = {"version": __version__, "store": asked.store}

@@ -22,7 +22,7 @@ def families(census: Census, now: float) -> Iterable[Metric]:
     )
     yield GaugeMetricFamily(
         "semel_oldest_awaiting_approval_seconds",
-        "Since when the oldest call that waits for approval was first asked for",
+        "Age of the oldest call that waits for approval, from when it was first asked for",
         value=_age(census.oldest_question_at, now),
     )
     yield GaugeMetricFamily(

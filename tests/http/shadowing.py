@@ -10,7 +10,7 @@ import asyncio
 import json
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -221,12 +221,11 @@ async def figures(app: App) -> dict[str, Counter[tuple[str, ...]]]:
     """What /metrics has counted: by name, by the values of its labels, which come in the order of the
     alphabet."""
     shown = (await call(app.address.port, "GET", "/metrics", {"Semel-Token": OPERATOR})).body.decode()
-    found: dict[str, Counter[tuple[str, ...]]] = {}
+    found: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for line in shown.splitlines():
         if not line.startswith("#"):
             name, labels, value = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (.+)", line).groups()  # type: ignore[union-attr]
             values = tuple(re.findall(r'="([^"]*)"', labels or ""))
-            found.setdefault(name, Counter())
             if float(value):
                 found[name][values] += float(value)  # type: ignore[assignment]
     return found

@@ -31,9 +31,15 @@ async def told(process: SemelProcess, event: str, number: int = 1) -> dict[str, 
     return found()[number - 1]
 
 
-async def reloads(process: SemelProcess, result: str) -> bool:
+async def figure(process: SemelProcess, name: str) -> float | None:
+    """As /metrics has it, None if it does not."""
     page = (await call(process.port, "GET", "/metrics")).body.decode()
-    return f'semel_policy_reloads_total{{result="{result}"}}' in page
+    found = [line.rpartition(" ") for line in page.splitlines() if line.rpartition(" ")[0] == name]
+    return float(found[0][2]) if found else None
+
+
+async def reloads(process: SemelProcess, result: str) -> float | None:
+    return await figure(process, f'semel_policy_reloads_total{{result="{result}"}}')
 
 
 async def test_a_signal_loads_good_files_and_keeps_the_old_ones_before_bad_ones(tmp_path: Path) -> None:
@@ -57,6 +63,7 @@ async def test_a_signal_loads_good_files_and_keeps_the_old_ones_before_bad_ones(
             kept = await told(process, "policies-kept")
             assert "two.yaml:4:1:" in str(kept["detail"])
             assert "retries" in str(kept["detail"])
+            assert await figure(process, "semel_policies_outdated") == 1
             assert (await call(process.port, "POST", "/two/y", {}, b"{}")).body == b"two"
             assert (await call(process.port, "POST", "/one/y", {}, b"{}")).body == b"one"
 
@@ -65,9 +72,12 @@ async def test_a_signal_loads_good_files_and_keeps_the_old_ones_before_bad_ones(
             )
             process.send(signal.SIGHUP)
             await told(process, "policies-reloaded", 2)
+            new = 'semel_calls_total{mode="deny",rule="no",status="refused",upstream="two"}'
+            assert await figure(process, new) == 0, "a new rule is shown before it is met"
             assert (await call(process.port, "POST", "/two/z", {}, b"{}")).status == 403
-            assert await reloads(process, "good")
-            assert await reloads(process, "bad")
+            assert await figure(process, new) == 1
+            assert (await reloads(process, "good"), await reloads(process, "bad")) == (2, 1)
+            assert await figure(process, "semel_policies_outdated") == 0
             assert process.alive
 
 

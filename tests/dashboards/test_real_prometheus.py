@@ -13,7 +13,7 @@ from tests.dashboards import queries
 from tests.dashboards.expected import BY_DASHBOARD, PROCESSES, Between, Expected, Told
 from tests.dashboards.queries import Asked, substituted
 from tests.dashboards.scraped import RANGE, STATES, Scraped, scraped
-from tests.dashboards.world import NAMED, NEVER, OTHER, WORKERS
+from tests.dashboards.world import NAMED, OTHER, WORKERS
 from tests.servers.prometheus import Refused, Sample, needs_prometheus
 
 pytestmark = needs_prometheus
@@ -23,7 +23,7 @@ STEP = 1.0
 SLACK = 1.5
 # Panels of which each query must be in the table of what is expected.
 IN_NUMBERS = ("stat", "table")
-PLACES = sorted({(rule.upstream, rule.name) for rule in (*NAMED, OTHER) if rule is not NEVER})
+PLACES = sorted({(rule.upstream, rule.name) for rule in (*NAMED, OTHER)})
 
 
 @pytest.fixture(scope="module")

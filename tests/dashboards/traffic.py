@@ -91,8 +91,8 @@ async def _joined(player: Player, there: World) -> None:
 
 
 async def _refused(player: Player) -> None:
-    for _ in range(2):  # refused while the request is read, and so counted without labels
-        await player.refused_at_the_door("denied", f"/{NEVER.upstream}{NEVER.target}")
+    for _ in range(2):
+        await player.ask(NEVER, status="refused", problem="denied")
     await player.ask(LIMITED, 1)
     await player.ask(LIMITED, 2, status="refused", problem="budget-exceeded")
     await player.ask(KNOCK, status="refused", problem="upstream-unreachable")

@@ -48,8 +48,8 @@ class OwnPages:
             return pages.serve(request.method, path)
         if path == pages.WITHOUT_SLASH:
             return pages.MOVED
-        if path == METRICS and not token:
-            token = _bearer(request.raw_headers)
+        if path == METRICS:
+            token = _agreed(token, _bearer(request.raw_headers))
         letter = Letter(request.method, path, request.raw_headers, token)
         if path == SESSION:
             return await self._session(request, letter)
@@ -110,6 +110,12 @@ def _name(visitor: Visitor) -> str:
     if visitor.role is None:
         return "api"
     return f"{'agent' if visitor.role is Role.AGENT else 'api'}:{visitor.tenant}"
+
+
+def _agreed(token: str, bearer: str) -> str:
+    if token and bearer and token != bearer:
+        raise BadRequest("Semel-Token and Authorization have different tokens.")
+    return token or bearer
 
 
 def _bearer(headers: Headers) -> str:

@@ -78,27 +78,6 @@ async def test_each_role_has_its_doors(tmp_path: Path, target: str, allowed: set
                 assert f"the role {role} may not" in json.loads(got.body)["detail"]
 
 
-@pytest.mark.parametrize(
-    ("target", "said", "status"),
-    [
-        ("/metrics", {"Authorization": "Bearer semel_prom"}, 200),
-        ("/metrics", {"Authorization": "bearer  semel_ops"}, 200),
-        ("/metrics", {"Authorization": "Bearer semel_prom", "Semel-Token": "semel_prom"}, 200),
-        ("/metrics", {"Authorization": "Bearer semel_ann"}, 403),
-        ("/metrics", {"Authorization": "Bearer wrong"}, 401),
-        ("/metrics", {"Authorization": "Basic semel_prom"}, 401),
-        ("/_semel/calls", {"Authorization": "Bearer semel_ops"}, 401),
-        ("/pay/charge", {"Authorization": "Bearer semel_ann"}, 401),
-    ],
-)
-async def test_a_scrape_may_bear_its_token(
-    tmp_path: Path, target: str, said: dict[str, str], status: int
-) -> None:
-    """As Prometheus sends it; nowhere else, where that header is the upstream's."""
-    async with world(tmp_path) as (_, app):
-        assert (await call(app.address.port, "GET", target, said)).status == status
-
-
 @pytest.mark.parametrize("target", ["/healthz", "/readyz"])
 async def test_probes_need_no_token(tmp_path: Path, target: str) -> None:
     """Who starts and stops the process has none."""

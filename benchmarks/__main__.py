@@ -31,6 +31,8 @@ NGINX = "nginx proxy_cache hit"
 ENCRYPTED = "semel once, encrypted"
 ONE_BY_ONE = "bare aiohttp.web.Server, one by one"
 RUN_REPLAY = "semel replays a run, one by one"
+COUNTED, UNCOUNTED = "semel replay, metrics on", "semel replay, metrics off"
+TURNS = 4  # in each round
 STEPS = much(1000)
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
@@ -113,8 +115,8 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
         (work / "keys").write_text(new_key())
         (work / "encrypted.yaml").write_text(f"encryption: {{key_file: {work / 'keys'}}}\n")
 
-        def semel(name: str, *options: str) -> int:
-            words = ["-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0", "--policies", str(policy)]
+        def semel(name: str, *options: str, module: str = "proxy.cli") -> int:
+            words = ["-m", module, "serve", "--listen", "127.0.0.1:0", "--policies", str(policy)]
             words += ["--state-dir", str(work / name), *options]
             return stack.enter_context(server(words, SERVER_CORE, work / f"{name}.log"))
 
@@ -127,6 +129,8 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
                 server(["-m", "benchmarks.servers", "forward", target], SERVER_CORE, work / "forward.log")
             ),
             "semel": semel("state"),
+            COUNTED: semel("counted"),
+            UNCOUNTED: semel("uncounted", module="benchmarks.uncounted"),
             "encrypted": semel("encrypted", "--config", str(work / "encrypted.yaml")),
         }
         cases = {
@@ -145,11 +149,15 @@ def measure_http(rounds: int, total: int, work: Path) -> dict[str, list[float]]:
             ports["nginx"] = stack.enter_context(nginx.serving(program, origin, SERVER_CORE, work))
             cases = {NGINX: Case("nginx", "/pay", "same", total), **cases}
         cases[RUN_REPLAY].measure(ports, "first")  # what is then replayed
-        found: dict[str, list[float]] = {name: [] for name in cases}
+        found: dict[str, list[float]] = {name: [] for name in (*cases, COUNTED, UNCOUNTED)}
         for round_number in range(rounds):
             for name, case in cases.items():
                 print(f"round {round_number + 1} of {rounds}: {name}", file=sys.stderr, flush=True)
                 found[name].append(case.measure(ports, f"r{round_number}"))
+            # A small difference, between servers that do nothing else: close together, each first as often.
+            for turn in range(TURNS):
+                for name in (COUNTED, UNCOUNTED) if turn % 2 else (UNCOUNTED, COUNTED):
+                    found[name].append(Case(name, "/bench/pay", "same", total).measure(ports, ""))
         return found
 
 
@@ -182,6 +190,8 @@ def main() -> int:
                  ratio(found, "semel replay", "bare aiohttp.web.Server"), "at least", 0.6),
                 (f"a run of {STEPS:,} steps replayed one by one against a bare server, times its time",
                  ratio(found, ONE_BY_ONE, RUN_REPLAY), "at most", 1.6),
+                ("replay with metrics on against metrics off",
+                 ratio(found, COUNTED, UNCOUNTED), "at least", 0.95),
             ]  # fmt: skip
             shown["once encrypted against once in the clear"] = ratio(found, ENCRYPTED, "semel once")
             if NGINX in found:

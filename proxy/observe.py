@@ -99,15 +99,31 @@ def _to_all(listeners: list[Callable[..., None]]) -> Callable[..., None]:
     return tell
 
 
+def _of_a_call(listeners: list[Callable[[Served], None]]) -> Callable[[Served], None]:
+    """For every call: passing on whatever there is costs as much as counting it."""
+    if len(listeners) != 2:
+        return _to_all(listeners)
+    first, second = listeners
+
+    def tell(told: Served) -> None:
+        first(told)
+        second(told)
+
+    return tell
+
+
 class Everyone:
     """Tells several observers; who does not listen to something is not called for it."""
 
     def __init__(self, *observers: Observer) -> None:
-        def all_who(hear: str) -> Callable[..., None]:
+        def who(hear: str) -> list[Callable[..., None]]:
             deaf = getattr(Deaf, hear)
-            return _to_all([getattr(one, hear) for one in observers if getattr(type(one), hear) is not deaf])
+            return [getattr(one, hear) for one in observers if getattr(type(one), hear) is not deaf]
 
-        self.served: Callable[[Served], None] = all_who("served")
+        def all_who(hear: str) -> Callable[..., None]:
+            return _to_all(who(hear))
+
+        self.served: Callable[[Served], None] = _of_a_call(who("served"))
         self.sent: Callable[[Sent], None] = all_who("sent")
         self.store_took: Callable[[str, float], None] = all_who("store_took")
         self.reloaded = all_who("reloaded")

@@ -32,6 +32,7 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
         "semel once, encrypted", "bare aiohttp.web.Server, one by one", "semel replays a run, one by one",
         "once on embedded", "once on PostgreSQL", "once on Valkey",
         "replays by 1 worker", "replays by 2 workers",
+        "semel replay, metrics on", "semel replay, metrics off",
     }  # fmt: skip
     if nginx.find() is not None:
         servers.add("nginx proxy_cache hit")
@@ -39,7 +40,7 @@ def test_a_small_run_measures_everything_and_writes_its_table(tmp_path: Path) ->
     assert set(told["rates"]) == servers
     assert "once encrypted against once in the clear" in told["shown"]
     assert all(rate > 0 for rate in told["rates"].values())
-    assert len(told["checks"]) == 12
+    assert len(told["checks"]) == 13
     page = table.read_text()
     for name, value, _, _ in told["checks"]:
         assert f"| {name} | {value:.2f} |" in page

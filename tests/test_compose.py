@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ from proxy.core.reachable import may_be
 from proxy.policy_file import load_policies
 from tests.composed import COMPOSE, FILE, IMAGE, SERVICES, Mount, Place, mounts
 from tests.dockerfile import ROOT
+from tests.docs.pages import blocks
 from tests.docs.pasting import free_ports
 
 DASHBOARDS = ROOT / "dashboards"
+PAGE = ROOT / "docs" / "how-to" / "grafana.md"
 OWN = sorted(name for name, said in SERVICES.items() if "build" in said)
 ALL_MOUNTS = [(service, mount) for service in SERVICES for mount in mounts(service)]
 BOUND = sorted({mount.source for _, mount in ALL_MOUNTS if mount.is_of_the_repository})
@@ -292,11 +294,21 @@ def configuration(place: Place) -> Path:
     return mounted
 
 
+def shown_on_the_page(place: Place) -> Path:
+    """What docs/how-to/grafana.md gives to be pasted into one's own."""
+    (shown,) = [block.text for block in blocks(PAGE, "text") if block.text.startswith("rule_files")]
+    configured = configuration(place).with_name("own.yml")
+    token = str(place.directory / "tokens" / "metrics")
+    configured.write_text(re.sub(r"(?<=credentials_file: )\S+", token, shown))
+    return configured
+
+
 @pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool, of Debian's package prometheus")
-def test_prometheus_s_own_check_has_nothing_to_say(place: Place) -> None:
+@pytest.mark.parametrize("configured", [configuration, shown_on_the_page])
+def test_prometheus_s_own_check_has_nothing_to_say(place: Place, configured: Callable[[Place], Path]) -> None:
     """With the rules beside it, and the token's file where it is."""
     assert place.run("tokens").returncode == 0
-    command = ["promtool", "check", "config", str(configuration(place))]
+    command = ["promtool", "check", "config", str(configured(place))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (place.directory / "tokens" / "metrics").unlink()

@@ -47,6 +47,7 @@ class Traffic:
         self._plan = plan
         self._caller = Caller(session, plan.proxy, plan.token, Pace(plan.rate, plan.calls))
         self._notes: Counter[str] = Counter()
+        self._in_trouble = False
         # The seed says what is done. It is called something else at every start: the record outlives this.
         self._name = f"demo-{time.time_ns() // 1_000_000:x}"
         self._day = enumerate(day(random.Random(plan.seed), time.monotonic))  # noqa: S311 (no secret)
@@ -67,10 +68,13 @@ class Traffic:
             agent = Agent(f"{self._name}-{number}", self._caller, chance, self._notes)
             try:
                 await habit.play(agent)
+                self._in_trouble = False
             except Enough:
                 return
             except (aiohttp.ClientError, OSError, ValueError) as error:  # also of an answer that is no JSON
-                print(f"{habit.play.__name__} broken off: {error!r}", flush=True)
+                if not self._in_trouble:  # said once, however long it lasts
+                    print(f"{habit.play.__name__} broken off, going on: {error}", flush=True)
+                self._in_trouble = True
                 await asyncio.sleep(AGAIN)
 
     async def _report(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
@@ -134,19 +135,27 @@ class MetricsObserver(Deaf):
         self._would_save.begin(zeros.would_save(policies))
 
     def served(self, told: Served) -> None:
-        self._calls.values[told.upstream, told.rule, told.mode, told.status] += 1
-        self._call_seconds.observe((told.upstream, told.status), told.seconds)
-        if told.status in _FETCHED and told.upstream_seconds > 0:
-            added = max(0.0, told.seconds - told.upstream_seconds)
-            self._added_seconds.observe((told.upstream,), added)
-        if told.cost_usd > 0 and told.status == "executed":
-            self._spent.values[told.upstream, told.rule] += told.cost_usd
-        _count(told, self._prevented, self._saved, self._problems)
+        upstream, status, seconds = told.upstream, told.status, told.seconds
+        self._calls.values[upstream, told.rule, told.mode, status] += 1
+        row = self._call_seconds.values[upstream, status]  # by hand: this is done for every call
+        row[bisect_left(_CALL_BOUNDS, seconds)] += 1
+        row[-1] += seconds
+        if status in _PREVENTED:
+            _count_prevented(told, self._prevented, self._saved)
+        elif told.problem:
+            self._problems.values[(told.problem,)] += 1
+        elif told.upstream_seconds > 0 and status in _FETCHED:
+            self._added_seconds.observe((upstream,), max(0.0, seconds - told.upstream_seconds))
+        if told.cost_usd > 0 and status == "executed":
+            self._spent.values[upstream, told.rule] += told.cost_usd
 
     def shadowed(self, told: Served, would: str) -> None:
         """What was only looked on at, by the same measure."""
         self._would.values[told.upstream, told.rule, would] += 1
-        _count(told, self._would_prevent, self._would_save, self._would_problems)
+        if told.status in _PREVENTED:
+            _count_prevented(told, self._would_prevent, self._would_save)
+        if told.problem:
+            self._would_problems.values[(told.problem,)] += 1
 
     def sent(self, told: Sent) -> None:
         self._responses.values[told.upstream, told.rule, told.code] += 1
@@ -224,11 +233,8 @@ class _Asked(NamedTuple):
     others: Sequence[Figures] = ()
 
 
-def _count(told: Served, prevented: Counter, saved: Counter, problems: Counter) -> None:
-    if told.status in _PREVENTED:
-        if not told.safe:
-            prevented.values[told.upstream, told.rule] += 1
-        if told.cost_usd > 0:
-            saved.values[told.upstream, told.rule] += told.cost_usd
-    if told.problem:
-        problems.values[(told.problem,)] += 1
+def _count_prevented(told: Served, prevented: Counter, saved: Counter) -> None:
+    if not told.safe:
+        prevented.values[told.upstream, told.rule] += 1
+    if told.cost_usd > 0:
+        saved.values[told.upstream, told.rule] += told.cost_usd

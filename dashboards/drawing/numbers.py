@@ -59,7 +59,9 @@ def _write(sheet: Sheet, area: Area, said: Said) -> None:
     middle, centre = area.x + area.width / 2, area.y + area.height / 2
     if said.name:
         centre -= 8
-        sheet.write(middle, area.y + area.height - 18, said.name, 9, room=area.width, colour=QUIET, side="center")
+        sheet.write(
+            middle, area.y + area.height - 18, said.name, 9, room=area.width, colour=QUIET, side="center"
+        )
     size = size if said.colour != QUIET else min(size, 14)
     sheet.write(middle, centre, said.text, size, room=area.width, colour=said.colour, side="center",
                 bold=said.colour != QUIET)  # fmt: skip

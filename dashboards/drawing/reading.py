@@ -138,8 +138,9 @@ def _target(said: Mapping[str, Any]) -> Target:
 
 
 def _steps(thresholds: Mapping[str, Any]) -> tuple[Step, ...]:
-    found = (Step(one.get("value"), one["color"]) for one in thresholds.get("steps", ()))
-    return tuple(Step(float("-inf"), one.colour) if one.value is None else one for one in found)
+    """The first holds from below: it has no value, or null."""
+    said = ((one.get("value"), one["color"]) for one in thresholds.get("steps", ()))
+    return tuple(Step(float("-inf") if value is None else value, colour) for value, colour in said)
 
 
 def _of_a_number(said: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,8 +37,7 @@ COLOURS = {
 }
 PALETTE = ("#2f7d4f", "#d9a300", "#2b66c4", "#d9622b", "#b83a4b", "#1f9bb0", "#7a4fb5", "#6b7a1e", "#b0489a",
            "#5b6577")  # fmt: skip
-# A dollar sign begins no formula; matplotlib brings the font along.
-_STYLE = {"text.parse_math": False, "font.family": "DejaVu Sans", "axes.unicode_minus": False}
+FONT = "DejaVu Sans"  # matplotlib brings it along
 
 Side = Literal["left", "center", "right"]
 
@@ -60,10 +59,10 @@ class Sheet:
         self.width, self.height = width, height
         self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAPER)
         self._canvas = FigureCanvasAgg(self.figure)
-        self._renderer = self._canvas.get_renderer()
+        self._renderer = self._canvas.get_renderer()  # type: ignore[no-untyped-call]
 
     def measured(self, text: str, size: float, *, bold: bool = False) -> float:
-        font = FontProperties(family="DejaVu Sans", size=size * _POINTS, weight="bold" if bold else "normal")
+        font = FontProperties(family=FONT, size=size * _POINTS, weight="bold" if bold else "normal")
         width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
         return float(width)
 
@@ -97,7 +96,7 @@ class Sheet:
             ha=side,
             va="center_baseline",
             weight="bold" if bold else "normal",
-            family="DejaVu Sans",
+            family=FONT,
         )
 
     def block(self, area: Area, colour: str, *, edge: str | None = None, above: int = 0) -> None:
@@ -143,6 +142,6 @@ class Sheet:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Everything is drawn in here."""
-    with mpl.rc_context(_STYLE):
+    """Everything is drawn in here. A dollar sign begins no formula."""
+    with mpl.rc_context({"text.parse_math": False, "font.family": FONT, "axes.unicode_minus": False}):
         yield

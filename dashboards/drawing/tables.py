@@ -1,4 +1,4 @@
-"""A panel with a table: one row for each combination of labels, a column for each query, sorted as it says."""
+"""A panel with a table: one row for each combination of labels, a column for each query, in its order."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def draw(sheet: Sheet, panel: Panel, area: Area, source: Source) -> bool:
     """Whether there was something to draw."""
     rows = _rows(panel, source)
     if not rows:
-        middle = area.x + area.width / 2, area.y + area.height / 2
-        sheet.write(*middle, panel.empty, 12, room=area.width, colour=QUIET, side="center")
+        centre = area.x + area.width / 2, area.y + area.height / 2
+        sheet.write(*centre, panel.empty, 12, room=area.width, colour=QUIET, side="center")
         return False
     fits = max(1, int(area.height // LINE) - 1)
     shown_rows = rows[: fits - 1] if len(rows) > fits else rows

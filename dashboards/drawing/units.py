@@ -96,5 +96,7 @@ def lines_of_an_axis(largest: float, unit: str, most: int) -> list[float]:
         step = float(nice[0])
     else:
         magnitude = 10.0 ** math.floor(math.log10(largest / most))
-        step = next(size * magnitude for size in (1, 2, 2.5, 5, 10, 20) if largest / (size * magnitude) <= most)
+        step = next(
+            size * magnitude for size in (1, 2, 2.5, 5, 10, 20) if largest / (size * magnitude) <= most
+        )
     return [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]

@@ -61,7 +61,7 @@ ROUTES: Mapping[tuple[State | None, State], Route] = {
     (_WAITING, _RELEASED): Route(Spot(790, 165), Spot(750, 285), Spot(664, 298), Spot(748, 210), "end"),
     (_RELEASED, _WAITING): Route(Spot(595, 275), Spot(615, 175), Spot(767, 146), Spot(640, 178), "end"),
     (_PENDING, _DOUBT): Route(Spot(165, 165), Spot(70, 250), Spot(78, 405), Spot(86, 268), "end"),
-    (_DOUBT, _PENDING): Route(Spot(132, 405), Spot(140, 260), Spot(205, 165), Spot(158, 268), "start"),
+    (_DOUBT, _PENDING): Route(Spot(132, 405), Spot(140, 260), Spot(205, 165), Spot(163, 268), "start"),
     (_WAITING, _DENIED): Route(Spot(955, 165), Spot(1050, 250), Spot(1042, 405), Spot(1034, 268), "start"),
     (_DOUBT, _RELEASED): Route(Spot(224, 414), Spot(330, 388), Spot(456, 314), Spot(372, 364)),
     (_DENIED, _RELEASED): Route(Spot(896, 414), Spot(790, 388), Spot(664, 314), Spot(748, 364)),

@@ -17,8 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from dashboards.drawing import answers
+from dashboards.drawing import answers, page, reading
 from tests.composed import PROGRAMS, Place
+from tests.dashboards import queries
+from tests.dashboards.queries import FOLDER
 from tests.dockerfile import ROOT
 from tests.docs.pasting import free_ports
 from tests.servers.prometheus import Prometheus, prometheus
@@ -121,3 +123,16 @@ def a_day() -> Iterator[answers.FromPrometheus]:
             stage.play(number, phase)
         window = answers.Window(begun, time.time(), step=SCRAPED_EVERY, rate=10)
         yield answers.FromPrometheus(f"http://127.0.0.1:{server.port}", window)
+
+
+def take(directory: Path) -> None:
+    with a_day() as source:
+        for name in queries.NAMES:
+            content = page.draw(reading.read(FOLDER / f"{name}.json"), source).png()
+            assert len(content) < LARGEST, f"{name} has {len(content)} bytes"
+            (directory / f"dashboard-{name}.png").write_bytes(content)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+    take(Path(sys.argv[1]))

@@ -17,6 +17,7 @@ from dashboards.drawing.units import shown
 TEXT, LINE, SWATCH, GAP = 10.0, 16.0, 10.0, 14.0
 HEADS = {"lastNotNull": "Last", "max": "Max"}
 MOST_LINES = 2  # of a list below
+MORE = 66.0  # for saying how many more there are
 WIDEST = 0.42  # of a panel: the table beside its lines
 
 
@@ -67,31 +68,31 @@ def _beside(sheet: Sheet, panel: Panel, area: Area, entries: Sequence[Entry]) ->
 
 
 def _below(sheet: Sheet, area: Area, entries: Sequence[Entry]) -> Area:
-    """Set as words are: as many in a line as have room."""
+    """Set as words are: as many in a line as have room. The last line keeps room to count the rest."""
     rows: list[list[tuple[Entry, float]]] = [[]]
-    used, shown_so_far = 0.0, 0
+    left = area.width
     for one in entries:
-        width = min(sheet.measured(one.name, TEXT) + 1, area.width - SWATCH - 6)
-        taken = SWATCH + 5 + width + GAP
-        # The last line keeps room for saying that there are more.
-        end = area.width - (70 if len(rows) == MOST_LINES and one is not entries[-1] else -GAP)
-        if rows[-1] and used + taken > end:
+        width = sheet.measured(one.name, TEXT) + 1
+        kept = MORE if len(rows) == MOST_LINES and one is not entries[-1] else 0
+        if rows[-1] and SWATCH + 5 + width > left - kept:
             if len(rows) == MOST_LINES:
                 break
             rows.append([])
-            used = 0.0
+            left = area.width
+            kept = MORE if len(rows) == MOST_LINES and one is not entries[-1] else 0
+        width = min(width, left - kept - SWATCH - 5)
         rows[-1].append((one, width))
-        used += taken
-        shown_so_far += 1
+        left -= SWATCH + 5 + width + GAP
     top = area.y + area.height - LINE * len(rows)
     for number, row in enumerate(rows):
         x, y = area.x, top + LINE * (number + 0.5)
         for one, width in row:
             _named(sheet, x, y, one, width)
             x += SWATCH + 5 + width + GAP
-        if number == len(rows) - 1 and shown_so_far < len(entries):
-            text = f"+{len(entries) - shown_so_far} more"
-            sheet.write(area.x + area.width, y, text, TEXT, room=70, colour=QUIET, side="right")
+    hidden = len(entries) - sum(len(row) for row in rows)
+    if hidden:
+        y = area.y + area.height - LINE / 2
+        sheet.write(area.x + area.width, y, f"+{hidden} more", TEXT, room=MORE, colour=QUIET, side="right")
     return area.within(0, 0, 0, LINE * len(rows) + 4)
 
 

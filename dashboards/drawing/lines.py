@@ -96,7 +96,8 @@ def _drawn(axes: Axes, times: Values, line: Line, base: Values, panel: Panel) ->
     there = np.isfinite(values)
     beside = np.concatenate(([False], there[:-1])) | np.concatenate((there[1:], [False]))
     alone = there & ~beside
-    axes.plot(times[alone], values[alone], ".", color=line.colour, markersize=5)
+    if alone.any():
+        axes.plot(times[alone], values[alone], ".", color=line.colour, markersize=5)
     return base + np.nan_to_num(line.values) if panel.stacked else base
 
 
@@ -117,10 +118,10 @@ def _ticks(panel: Panel, drawn: Sequence[Line]) -> list[float]:
 def _decades(lowest: float, largest: float, linear: float) -> list[float]:
     """Linear around 0, then ten times as much from line to line; every third where they are many."""
     up = max(0, math.ceil(math.log10(max(largest, linear) / linear)))
-    down = math.ceil(math.log10(max(-lowest, linear) / linear)) if lowest < -linear else -1
+    down = max(0, math.ceil(math.log10(max(-lowest, linear) / linear)))
     every = max(1, math.ceil(up / MOST_LINES))
     above = [linear * 10.0**power for power in range(0, up + every, every)]
-    below = [-linear * 10.0**power for power in range(0, down + every, every)]
+    below = [-linear * 10.0**power for power in range(0, down + every, every)] if lowest < 0 else []
     return [*reversed(below), 0.0, *above]
 
 

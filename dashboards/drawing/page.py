@@ -12,12 +12,13 @@ from itertools import chain
 from dashboards.drawing import lines, numbers, tables
 from dashboards.drawing.answers import Source
 from dashboards.drawing.reading import Dashboard, Panel, Section
-from dashboards.drawing.sheet import CARD, EDGE, INK, QUIET, WIDTH, Area, Sheet, style
+from dashboards.drawing.sheet import CARD, EDGE, QUIET, WIDTH, Area, Sheet, style
 
 COLUMNS = 24
 UNIT, GAP, MARGIN = 29.0, 7.0, 12.0
 HEAD, SECTION, FOOT = 44, 30, 30
 TITLE = 24.0
+TITLES = (11.5, 10.5, 9.5)
 FOOTER = "Drawn by semel's own renderer from a Prometheus's data; Grafana looks different."
 
 Draw = Callable[[Sheet, Panel, Area, Source], bool]
@@ -44,9 +45,11 @@ def draw(dashboard: Dashboard, source: Source) -> Sheet:
 def draw_panel(sheet: Sheet, panel: Panel, area: Area, source: Source) -> bool:
     """Whether there was something to draw."""
     sheet.block(area, CARD, edge=EDGE, above=-1)
-    bold = panel.kind != "stat"
-    sheet.write(area.x + 9, area.y + TITLE / 2 + 1, panel.title, 11.5 if bold else 11, room=area.width - 16,
-                colour=INK, bold=bold)  # fmt: skip
+    bold, room = panel.kind != "stat", area.width - 16
+    # A long title is first written smaller, then cut.
+    fits = (size for size in TITLES if sheet.measured(panel.title, size, bold=bold) <= room)
+    size = next(fits, TITLES[-1])
+    sheet.write(area.x + 9, area.y + TITLE / 2 + 1, panel.title, size, room=room, bold=bold)
     return DRAWN_BY[panel.kind](sheet, panel, area.within(10, TITLE + 2, 10, 7), source)
 
 

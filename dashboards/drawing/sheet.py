@@ -7,6 +7,7 @@ Without pyplot, so there is no state of the process that a picture leaves behind
 from __future__ import annotations
 
 import io
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
@@ -58,21 +59,28 @@ class Sheet:
     def __init__(self, height: int, width: int = WIDTH) -> None:
         self.width, self.height = width, height
         self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAPER)
-        self._canvas = FigureCanvasAgg(self.figure)
-        self._renderer = self._canvas.get_renderer()  # type: ignore[no-untyped-call]
+        self._renderer = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call]
+        self._widths: dict[tuple[str, float, bool], float] = {}
 
     def measured(self, text: str, size: float, *, bold: bool = False) -> float:
-        font = FontProperties(family=FONT, size=size * _POINTS, weight="bold" if bold else "normal")
-        width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
-        return float(width)
+        known = self._widths.get((text, size, bold))
+        if known is None:
+            font = FontProperties(family=FONT, size=size * _POINTS, weight="bold" if bold else "normal")
+            width, _, _ = self._renderer.get_text_width_height_descent(text, font, ismath=False)
+            known = self._widths[text, size, bold] = float(width)
+        return known
 
     def fitted(self, text: str, size: float, room: float, *, bold: bool = False) -> str:
         """Cut, with a mark that it was, where there is no room for it."""
         if self.measured(text, size, bold=bold) <= room:
             return text
-        while text and self.measured(text + "…", size, bold=bold) > room:
-            text = text[:-1]
-        return text.rstrip() + "…" if text else ""
+        cut = bisect_left(
+            range(len(text)), True, key=lambda n: self._is_wider(text[: n + 1], size, room, bold)
+        )
+        return text[:cut].rstrip() + "…" if cut else ""
+
+    def _is_wider(self, text: str, size: float, room: float, bold: bool) -> bool:
+        return self.measured(f"{text}…", size, bold=bold) > room
 
     def write(
         self,

@@ -40,11 +40,11 @@ class Phase(NamedTuple):
 
 
 DAY = (
-    Phase(8, 40),
-    Phase(25, 45, killed=True),
-    Phase(12, 35),
-    Phase(30, 50, decided=True),
-    Phase(10, 40),
+    Phase(6, 40),
+    Phase(18, 45, killed=True),
+    Phase(9, 35),
+    Phase(22, 50, decided=True),
+    Phase(7, 40),
 )
 
 

@@ -79,7 +79,11 @@ def record(place: Place) -> dict[str, Any]:
 def lived() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory, at_work(Path(directory)) as place:
         run_the_agent(place)
-        return record(place)
+        told = record(place)
+    # docs/runs.md tells of these.
+    counted = [(one["replayed"], one["executed"]) for one in told["attempts"]]
+    assert counted == [(0, 4), (4, 3)], counted
+    return told
 
 
 if __name__ == "__main__":

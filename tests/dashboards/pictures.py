@@ -11,9 +11,11 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,6 +97,33 @@ class Stage:
         return told
 
 
+class Bell(BaseHTTPRequestHandler):
+    """Somebody who is told when a call needs a person."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - by its base's name
+        """Nobody reads it."""
+
+
+@contextmanager
+def rung_at(settings: Path) -> Iterator[None]:
+    """These settings name one who is told, and who is there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Bell) as bell:
+        told = json.loads(settings.read_text())
+        told["notify"] = {"url": f"http://127.0.0.1:{bell.server_address[1]}/"}
+        settings.unlink()  # nobody may write into it
+        settings.write_text(json.dumps(told))
+        threading.Thread(target=bell.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            bell.shutdown()
+
+
 @contextmanager
 def at_work() -> Iterator[tuple[Stage, Prometheus]]:
     """The toy, semel and Prometheus; all of them are gone afterwards."""
@@ -104,6 +133,7 @@ def at_work() -> Iterator[tuple[Stage, Prometheus]]:
         stage = Stage(Place(Path(directory), ports))
         made = stage.place.run("tokens")
         assert made.returncode == 0, made.stderr
+        stack.enter_context(rung_at(Path(directory) / "tokens" / "semel.yaml"))
         stack.enter_context(stage.place.running("toy", "the model is ready on"))
         stack.callback(stage.kill)
         stage.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,9 +26,11 @@ from tests.dashboards import queries
 from tests.dashboards.queries import FOLDER
 from tests.dockerfile import ROOT
 from tests.docs.pasting import free_ports
-from tests.servers.prometheus import Prometheus, prometheus
+from tests.notifying.scene import SECRET
+from tests.servers.prometheus import PROGRAM, Prometheus, prometheus
 
 SEED = 7
+SIGNED_WITH = "BELL_SECRET"
 SCRAPED_EVERY = 1.0
 LARGEST = 400_000
 # Seconds that are drawn before the first agents come.
@@ -114,7 +117,9 @@ def rung_at(settings: Path) -> Iterator[None]:
     """These settings name one who is told, and who is there."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Bell) as bell:
         told = json.loads(settings.read_text())
-        told["notify"] = {"url": f"http://127.0.0.1:{bell.server_address[1]}/"}
+        # Services do not inherit what is called SEMEL_ something.
+        told["notify"] = {"url": f"http://127.0.0.1:{bell.server_address[1]}/", "secret_env": SIGNED_WITH}
+        os.environ[SIGNED_WITH] = SECRET
         settings.unlink()  # nobody may write into it
         settings.write_text(json.dumps(told))
         threading.Thread(target=bell.serve_forever, daemon=True).start()
@@ -164,5 +169,7 @@ def take(directory: Path) -> None:
 
 
 if __name__ == "__main__":
+    if not PROGRAM.exists():
+        sys.exit(f"{PROGRAM} is not installed")
     Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
     take(Path(sys.argv[1]))

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check docs dashboards screenshots demo bench soak lock clean help
+.PHONY: install run test check docs dashboards screenshots pictures demo bench soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,10 @@ dashboards: $(STAMP) ## write the Grafana dashboards anew
 
 screenshots: $(STAMP) ## take the pictures of the operator's page anew; needs Chromium
 	$(BIN)/python -m tests.browser.pictures docs/pictures
+
+pictures: $(STAMP) ## draw the dashboards from a real Prometheus's data, and a run's timeline; four minutes
+	$(BIN)/python -m tests.dashboards.pictures docs/pictures
+	$(BIN)/python -m tests.runs.pictures docs/pictures
 
 demo: $(STAMP) ## what semel does, shown in seconds
 	$(BIN)/semel demo $(ARGS)

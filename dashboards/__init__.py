@@ -7,4 +7,5 @@ overview.py    what semel does, what it is worth, whether somebody is needed; it
                held.py, money.py, upstreams.py, policies.py and shadow.py
 effects.py     calls with effects: what was prevented, held, lost, refused; doubt.py has two of its rows
 store.py       where the record is kept: how fast, how safe, and with store_size.py how large
+drawing/       the same without Grafana, from a Prometheus's data: the pictures in the documents
 """

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.drawing import states
 from proxy import cli
 from proxy.core.clauses import OnDoubt
 from proxy.core.intent import TRANSITIONS
@@ -314,8 +315,17 @@ PARTS = (
 )
 
 
+# Whole files, drawn anew in the same way.
+PICTURES: dict[Path, Callable[[], str]] = {DOCS / "pictures" / "states.svg": states.svg}
+
+
 def main() -> int:
     """Rewrites what differs, and says so."""
+    for path, draw in PICTURES.items():
+        wanted = draw()
+        if not path.exists() or path.read_text(encoding="utf-8") != wanted:
+            path.write_text(wanted, encoding="utf-8")
+            sys.stdout.write(f"{path.name} drawn anew\n")
     for part in PARTS:
         text = part.document.read_text(encoding="utf-8")
         wanted = part.rewritten(text)

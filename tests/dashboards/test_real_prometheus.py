@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from dashboards.drawing import page, reading
+from dashboards.drawing.answers import FromPrometheus, NotAnswered, Window
 from tests.dashboards import queries
 from tests.dashboards.expected import BY_DASHBOARD, PROCESSES, Between, Expected, Told
+from tests.dashboards.legible import is_legible, read_in
 from tests.dashboards.queries import Asked, substituted
 from tests.dashboards.scraped import RANGE, STATES, Scraped, scraped
 from tests.dashboards.world import NAMED, OTHER, WORKERS
@@ -60,6 +63,22 @@ async def test_every_query_has_an_answer(scene: Scraped) -> None:
             except Refused as refused:
                 wrong.append(f"{asked}: {refused}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_panel_can_be_drawn_from_it(scene: Scraped) -> None:
+    """By the renderer of the pictures: no panel says that it is empty, and all can be read."""
+    window = Window(scene.began, scene.at, STEP, rate=4)
+    source = FromPrometheus(f"http://127.0.0.1:{scene.prometheus.port}", window)
+    for name in queries.NAMES:
+        dashboard = reading.read(queries.FOLDER / f"{name}.json")
+        sheet = page.draw(dashboard, source)
+        is_legible(sheet)
+        read = read_in(sheet)
+        shown = [panel for section in dashboard.sections for panel in section.panels]
+        assert {section.title for section in dashboard.sections} <= read
+        assert not {panel.empty for panel in shown} & read
+    with pytest.raises(NotAnswered, match="parse error"):
+        source.at_the_end("sum(")
 
 
 async def test_every_query_has_an_answer_for_some_upstream_and_rule(scene: Scraped) -> None:

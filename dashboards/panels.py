@@ -24,7 +24,8 @@ DATASOURCE = model.DataSourceRef("prometheus", "${datasource}")
 STAT_HEIGHT, LINES_HEIGHT, TABLE_HEIGHT = 4, 8, 10
 
 # Units, by Grafana's names.
-COUNT, PER_SECOND, PER_MINUTE, SHARE = "short", "reqps", "cpm", "percentunit"
+# Counts in full, with the thousands apart: "1 K" says nothing of 1,044 and 1,390.
+COUNT, PER_SECOND, PER_MINUTE, SHARE = "locale", "reqps", "cpm", "percentunit"
 DOLLARS, SECONDS, BYTES, BYTES_PER_SECOND = "currencyUSD", "s", "bytes", "binBps"
 GOOD, WATCH, BAD, NEUTRAL = "green", "orange", "red", "blue"
 

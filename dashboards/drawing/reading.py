@@ -54,7 +54,7 @@ class Column(NamedTuple):
     title: str
     label: str = ""
     ref_id: str = ""
-    unit: str = "short"
+    unit: str = "locale"
     decimals: int | None = None
     empty: str = ""
     steps: tuple[Step, ...] = ()

@@ -22,6 +22,7 @@ class Unit(NamedTuple):
     scales: Sequence[Scale]
     before: str = ""
     behind: str = ""
+    grouped: bool = False  # thousands apart
     nice: Sequence[float] = ()  # between two lines of an axis, where 1, 2 and 5 are not what people count in
 
 
@@ -44,7 +45,7 @@ _WHOLE = tuple(size * 10.0**power for power in range(12) for size in (1, 2, 5))
 _CLOCK = (15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800)
 
 UNITS = {
-    "short": Unit(_THOUSANDS, nice=_WHOLE),
+    "locale": Unit([Scale(0, 1, "")], nice=_WHOLE, grouped=True),
     "string": Unit(_THOUSANDS),
     "reqps": Unit(_THOUSANDS, behind=" req/s"),
     "ops": Unit(_THOUSANDS, behind=" ops/s"),
@@ -81,10 +82,11 @@ def shown(value: float, unit: str, decimals: int | None = None, *, tidy: bool = 
     elif smallest.by < 1 and len(known.scales) > 1:  # 0 s, not 0 ns
         chosen = next(scale for scale in larger if scale.by == 1)
     number = value / chosen.by
-    text = f"{number:.{_decimals(round(number, 9)) if decimals is None else decimals}f}"
+    text = f"{number:,.{_decimals(round(number, 9)) if decimals is None else decimals}f}"
+    text = text if known.grouped else text.replace(",", "")
     if tidy and "." in text:
         text = text.rstrip("0").rstrip(".")
-    behind = _SINGULAR.get(chosen.behind, chosen.behind) if float(text) == 1 else chosen.behind
+    behind = _SINGULAR.get(chosen.behind, chosen.behind) if text == "1" else chosen.behind
     sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
     return f"{sign}{known.before}{text}{behind}{known.behind}"
 

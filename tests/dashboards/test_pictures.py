@@ -171,8 +171,9 @@ def test_a_variable_that_grafana_does_not_know_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "decimals", "text"),
     [
-        (0, "short", None, "0"), (7, "short", 0, "7"), (1234, "short", None, "1.23 K"),
-        (5.6e6, "short", None, "5.60 Mil"), (0.5, "short", None, "0.500"), (-3, "short", None, "-3"),
+        (0, "locale", None, "0"), (7, "locale", 0, "7"), (1234, "locale", 0, "1,234"),
+        (5.6e6, "locale", None, "5,600,000"), (0.5, "locale", None, "0.500"), (-3, "locale", None, "-3"),
+        (1234, "ops", None, "1.23 K ops/s"), (5.6e6, "ops", None, "5.60 Mil ops/s"),
         (0, "s", None, "0 s"), (0.00032, "s", None, "320 µs"), (0.0123, "s", None, "12.3 ms"),
         (1, "s", None, "1 s"), (60, "s", None, "1 min"), (209.4, "s", None, "3.49 mins"),
         (3600, "s", None, "1 hour"), (3 * 86400, "s", None, "3 days"), (0.24930, "s", 2, "249.30 ms"),
@@ -182,7 +183,7 @@ def test_a_variable_that_grafana_does_not_know_is_an_error() -> None:
         (0, "bytes", None, "0 B"), (1024, "bytes", None, "1 KiB"), (47_815_066, "bytes", None, "45.6 MiB"),
         (2048, "binBps", None, "2 KiB/s"), (5.11, "reqps", None, "5.11 req/s"),
         (0.25, "ops", None, "0.250 ops/s"), (6.666, "cpm", None, "6.67 c/m"),
-        (math.inf, "short", None, "∞"), (math.nan, "s", None, "NaN"),
+        (math.inf, "locale", None, "∞"), (math.nan, "s", None, "NaN"),
     ],
 )  # fmt: skip
 def test_numbers_are_written_as_grafana_writes_them(

@@ -59,6 +59,8 @@ DRAWN = {
     "tests/crash/test_owners.py": 5,
     "tests/crash/test_settled_kinds.py": 4,
     "tests/crash/test_shutdown.py": 2,
+    "tests/dashboards/test_alerts.py": 3,
+    "tests/dashboards/test_pictures.py": 6,
     "tests/demo/test_act_two.py": 4,
     "tests/forward/test_connect.py": 2,
     "tests/http/test_planted.py": 6,

@@ -59,7 +59,7 @@ async def test_a_break_after_the_first_byte_aborts_the_caller(
         else:
             assert (again.status, again.body) == (200, b"new")
         metrics = (await call(port, "GET", "/metrics")).body
-        assert b"internal-error" not in metrics
+        assert b'semel_problems_total{type="internal-error"} 0.0' in metrics
 
 
 async def test_parts_of_an_answer_that_is_doubt_are_not_handed_on(tmp_path: Path) -> None:

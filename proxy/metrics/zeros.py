@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from proxy.core.clauses import OnStale
 from proxy.core.matching import DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ
-from proxy.core.policy import SAFE_METHODS, Mode, PolicySet, Rule
+from proxy.core.policy import SAFE_METHODS, TOOLS_NAME, Mode, PolicySet, Rule
 from proxy.metrics.counting import Labels
 from proxy.problem import PROBLEMS
 
@@ -30,7 +30,7 @@ _WITHOUT_A_RULE = (DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ)
 # Refused before it is known what for.
 AT_THE_DOOR: Labels = ("", "", "", "refused")
 # What would have become of a call that is only looked on at.
-WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused")
+WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused", "unjudged")
 # What becomes of a notification.
 RESULTS = ("delivered", "failed", "overtaken", "given_up", "dropped")
 
@@ -87,7 +87,8 @@ def that_may_be_polled(policies: PolicySet) -> Iterator[Labels]:
 
 
 def that_may_drift(policies: PolicySet) -> Iterator[Labels]:
-    return _where(policies, lambda rule: rule.stale is OnStale.REVALIDATE)
+    """In a run what is too old is fetched anew, also where it would be refused outside."""
+    return _where(policies, lambda rule: rule.max_age is not None and rule.stale is not OnStale.SERVE)
 
 
 def _where(policies: PolicySet, fits: Callable[[Rule], bool]) -> Iterator[Labels]:
@@ -95,8 +96,8 @@ def _where(policies: PolicySet, fits: Callable[[Rule], bool]) -> Iterator[Labels
 
 
 def _rules(policies: PolicySet) -> Iterator[tuple[str, Rule]]:
-    """Those that are only looked on at are counted apart."""
-    for upstream in policies.upstreams.values():
+    """Those that are only looked on at are counted apart. Tools of the agent's own need no file."""
+    for upstream in {**policies.upstreams, TOOLS_NAME: policies.tools}.values():
         for rule in (*upstream.rules, *_WITHOUT_A_RULE):
             if not rule.shadow:
                 yield upstream.name, rule

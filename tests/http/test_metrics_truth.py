@@ -12,9 +12,12 @@ import pytest
 
 from proxy.app import App
 from tests.http.test_own_pages import scrape, value
-from tests.inside import Answer, call, request_bytes, semel, until
+from tests.inside import Answer, call, raw_call, request_bytes, semel, until
+from tests.mcp.bank import Bank
+from tests.mcp.scene import Behind, policy
+from tests.mcp.test_batches import DENIES, PING, pays, post, post_one
 from tests.origin import READ_ALL, Origin, Reset, Script, Step, Wait, answer
-from tests.tools.workers import JSON, PATIENT, Worker
+from tests.tools.workers import HASTY, JSON, PATIENT, Worker
 
 LOCAL = "upstream: local-tools\nprotocol: tools\n"
 RULES = """
@@ -56,12 +59,14 @@ class There(NamedTuple):
         return await self.counted("spent_usd"), await self.counted("saved_usd")
 
 
+def up(origin: Origin, rules: str = RULES) -> str:
+    return f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n{rules}"
+
+
 @asynccontextmanager
 async def place(tmp_path: Path, *scripts: Script, rules: str = RULES) -> AsyncIterator[There]:
-    async with Origin(*scripts) as origin:
-        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\n{rules}"
-        async with semel(tmp_path, policy) as app:
-            yield There(origin, app)
+    async with Origin(*scripts) as origin, semel(tmp_path, up(origin, rules)) as app:
+        yield There(origin, app)
 
 
 async def leave(there: There, request: bytes, *, after: bytes = b"", requests: int = 1) -> None:
@@ -185,6 +190,18 @@ async def test_a_tool_of_the_agents_own_costs_when_it_is_done(tmp_path: Path) ->
         assert await there.statuses() == {"executed": 1, "replayed": 1}
 
 
+async def test_a_tool_that_is_reported_late_was_paid_for_too(tmp_path: Path) -> None:
+    """Nobody waits for the report any more; the record takes it, with its price."""
+    rules = "rules: [{name: pay, match: {tool: pay}, cost: {usd: 0.5}}]"
+    async with Origin() as origin, semel(tmp_path, f"{LOCAL}{rules}", settings=HASTY) as app:
+        there, worker = There(origin, app), Worker(app.address.port)
+        handed = await worker.begin()
+        await there.landed()
+        assert value(await scrape(app), "semel_calls_in_state", state="in_doubt") == 1
+        assert (await worker.complete(handed, 1)).document == {"state": "done"}
+        assert await there.money() == (0.5, 0)
+
+
 async def test_a_fixed_price_does_not_depend_on_the_answers_length(tmp_path: Path) -> None:
     """An expression reads an answer, up to a length; what costs the same whatever comes is always known."""
     long = b"x" * (9 * 1024 * 1024)
@@ -208,3 +225,68 @@ async def test_a_defect_is_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (await call(there.port, "POST", "/up/pay", {}, b"{}")).status == 500
         assert await there.statuses() == {"refused": 1}
         assert await there.counted("problems") == await there.counted("problems", type="internal-error") == 1
+
+
+@pytest.mark.parametrize("run", [{}, {"Semel-Run": "r", "Semel-Attempt": "a"}], ids=["alone", "in a run"])
+async def test_what_another_process_sends_is_prevented_once(tmp_path: Path, run: dict[str, str]) -> None:
+    """Each process tells what it did itself: one has executed and paid, the other has saved."""
+    go_on = asyncio.Event()
+    async with place(tmp_path, slow(go_on)) as one, semel(tmp_path, up(one.origin)) as beside:
+        other = There(one.origin, beside)
+        first = asyncio.create_task(call(one.port, "POST", "/up/pay", run, b"{}"))
+        await until(lambda: one.origin.started)
+        second = asyncio.create_task(call(other.port, "POST", "/up/pay", run, b"{}"))
+        while not (await gotten(beside)):
+            await asyncio.sleep(0.01)
+        go_on.set()
+        assert [(await first).semel, (await second).semel] == ["executed", "replayed"]
+        assert (await one.statuses(), await other.statuses()) == ({"executed": 1}, {"replayed": 1})
+        assert (await one.money(), await other.money()) == ((0.5, 0), (0, 0.5))
+        prevented = [await each.counted("duplicates_prevented") for each in (one, other)]
+        assert prevented == [0, 1]
+
+
+async def gotten(app: App) -> float:
+    """How often a row was read."""
+    return value(await scrape(app), "semel_store_seconds_count", op="get")
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "sse"])
+async def test_each_call_of_a_batch_is_one_call(tmp_path: Path, events: bool) -> None:
+    """Executed, replayed and denied, each by its own rule; the batch itself is none."""
+    rules = f"{DENIES}  - {{name: buy, match: {{tool: pay}}, cost: {{usd: 0.5}}}}\n"
+    async with Bank(events=events) as bank, semel(tmp_path, policy(bank.port, rules)) as app:
+        behind, there = Behind(app.address.port), There(Origin(), app)
+        await post(behind, [pays(1, "a"), pays(2, "b"), pays(3, "second"), PING])
+        await post(behind, [pays(4, "a")])
+        await post_one(behind, pays(5, "b"), "")
+        assert await there.statuses() == {"executed": 2, "passed": 1, "refused": 1, "replayed": 2}
+        assert await there.counted("calls", rule="no", mode="deny", status="refused") == 1
+        assert await there.counted("duplicates_prevented", rule="buy") == 2
+        assert await there.money() == (1.0, 1.0)
+        assert value(await scrape(app), "semel_added_seconds_count") == 3
+
+
+# ---- from zero ----
+
+
+@pytest.mark.parametrize("unknown", ["record", "tunnel"])
+async def test_what_no_policy_names_begins_at_zero_too(tmp_path: Path, unknown: str) -> None:
+    """Tools without a file, and hosts that are not listed, where those are let through."""
+    async with Origin(FINE, FINE, FINE) as origin, Origin() as listed:
+        settings = {**PATIENT, "forward.unknown": unknown, "forward.private": "allow"}
+        async with semel(tmp_path, up(listed), settings=settings) as app:
+            before = await series(app)
+            host, worker = f"127.0.0.1:{origin.port}", Worker(app.address.port)
+            for method in ("POST", "POST", "GET"):
+                request = request_bytes(method, f"http://{host}/x", {}, host=host)
+                assert (await raw_call(app.address.port, request)).status == 200
+            await worker.complete(await worker.begin())
+            assert (await worker.begin()).semel == "replayed"
+            assert await series(app) - before == set()
+
+
+async def series(app: App) -> set[tuple[str, ...]]:
+    """What is counted, but for the status codes of upstreams."""
+    samples = [one for one in await scrape(app) if one.name.endswith("_total")]
+    return {(one.name, *one.labels.values()) for one in samples if not one.labels.get("code", "").isdigit()}

@@ -141,12 +141,14 @@ class Handler:
             if address.report:
                 tale.own = True
                 return writer.whole(*await self._tools.report(address, request.raw_headers, body, visitor))
+            tale.upstream = policies.tools.name
             asked = begun(address, request.raw_headers, policies, body, told, speaker, visitor)
             return await self._call(asked, "", request, connection, writer, tale)
         if address.place is None:
             upstream = find_upstream(policies, address)
         else:
             address, upstream = self._forward.reach(policies, address)
+        tale.upstream = upstream.name
         check_asker(upstream, visitor, request.raw_headers, forward=tale.forward)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()

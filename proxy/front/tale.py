@@ -12,6 +12,7 @@ from proxy.observe import Served
 
 @dataclass(slots=True)
 class Tale:
+    upstream: str = ""  # known before the rest
     incoming: Incoming | None = None
     status: str = ""  # nothing of it is written yet
     code: int = 0
@@ -32,7 +33,9 @@ class Tale:
             self.call = live.flight.identity.id
 
     def served(self, method: str, size: int, seconds: float) -> Served:
-        known = Served(method=method) if self.incoming is None else self.incoming.served()
+        known = (
+            Served(upstream=self.upstream, method=method) if self.incoming is None else self.incoming.served()
+        )
         return known._replace(
             status=self.status or ("refused" if self.waits_for is None else self.waits_for.how),
             code=self.code,

@@ -251,6 +251,19 @@ async def gotten(app: App) -> float:
     return value(await scrape(app), "semel_store_seconds_count", op="get")
 
 
+async def test_a_refusal_is_counted_by_what_was_known(tmp_path: Path) -> None:
+    """The upstream is known before the rule: a run's record has to be read first, and cannot be."""
+    async with place(tmp_path) as there:
+        before = await series(there.app)
+        await there.app.store.close()
+        refused = await call(there.port, "POST", "/up/pay", {"Semel-Run": "r", "Semel-Attempt": "a"}, b"{}")
+        assert refused.status == 503
+        long = {"Content-Length": str(2**40)}
+        assert (await raw_call(there.port, request_bytes("GET", "/up/pay", long))).status == 413
+        assert await there.counted("calls", upstream="up", rule="", mode="", status="refused") == 2
+        assert await series(there.app) == before
+
+
 @pytest.mark.parametrize("events", [False, True], ids=["json", "sse"])
 async def test_each_call_of_a_batch_is_one_call(tmp_path: Path, events: bool) -> None:
     """Executed, replayed and denied, each by its own rule; the batch itself is none."""

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from proxy.app import App
+from proxy.core.intent import Call, State
+from proxy.errors import StoreUnavailable
+from proxy.store.base import Swap
 from tests.http.test_own_pages import scrape, value
 from tests.inside import Answer, call, raw_call, request_bytes, semel, until
 from tests.mcp.bank import Bank
@@ -199,6 +202,26 @@ async def test_a_tool_that_is_reported_late_was_paid_for_too(tmp_path: Path) -> 
         await there.landed()
         assert value(await scrape(app), "semel_calls_in_state", state="in_doubt") == 1
         assert (await worker.complete(handed, 1)).document == {"state": "done"}
+        assert await there.money() == (0.5, 0)
+
+
+async def test_what_was_written_after_all_is_paid_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store says that it failed, and had written the settlement."""
+    async with place(tmp_path, FINE) as there:
+        swap, failed = there.app.store.swap, asyncio.Event()
+
+        async def landed_unheard(row: Call, *args: Any, **more: Any) -> Swap:
+            done = await swap(row, *args, **more)
+            if row.state is State.DONE and not failed.is_set():
+                failed.set()
+                raise StoreUnavailable("the answer of the store was lost")
+            return done
+
+        monkeypatch.setattr(there.app.store, "swap", landed_unheard)
+        assert (await call(there.port, "POST", "/up/pay", {}, b"{}")).semel == "executed"
+        assert failed.is_set()
         assert await there.money() == (0.5, 0)
 
 

@@ -21,7 +21,7 @@ from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
 from proxy.front.door import Door
 from proxy.front.forward import ForwardProxy
-from proxy.front.forwarded import OwnPlaces
+from proxy.front.forwarded import OwnPlaces, unlisted
 from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
@@ -147,6 +147,7 @@ class App:
             encrypted=settings.is_encrypted,
         )
         observer.governed(watch.current)
+        metrics.governed(unlisted(settings.forward.unknown))
         aside = Aside()
         captures = CaptureLimits(kept=limits.response_body, memory=limits.spool, directory=spool)
         put_together = partial(

@@ -45,6 +45,12 @@ class Sendable(Protocol):
 
 
 Source: TypeAlias = Callable[[Flight], Awaitable[Result]]
+# Hears what a caller waits for, before it waits: who leaves early was served by that all the same.
+Boards: TypeAlias = "Callable[[Live], None]"
+
+
+def unheard(live: Live) -> None:
+    """Nobody tells of this one."""
 
 
 class Ask(NamedTuple):
@@ -59,6 +65,7 @@ class Ask(NamedTuple):
     occurrence: int = 1
     source: Source | None = None  # where the answer comes from, if not from the upstream
     payer: str = ""  # the run whose budget it is taken from, where it is not a call of that run
+    boards: Boards = unheard
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import assert_never
 
 from proxy import faults
 from proxy.asking import Labels
@@ -156,18 +155,6 @@ class Carrier:
         seconds = self._clock.monotonic() - began
         flight.seconds += seconds
         self._observer.sent(
-            Sent(upstream=labels.upstream, rule=labels.rule, code=_code(result), seconds=seconds)
+            Sent(upstream=labels.upstream, rule=labels.rule, code=result.code, seconds=seconds)
         )
         return result
-
-
-def _code(result: Result) -> str:
-    match result:
-        case Answered(status):
-            return str(status)
-        case NotSent():
-            return "not_sent"
-        case Lost():
-            return "lost"
-        case _:
-            assert_never(result)

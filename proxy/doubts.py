@@ -174,9 +174,8 @@ class Doubts:
     async def _ask(self, question: Outgoing, call: Call) -> _Told | str:
         began, told = self._clock.monotonic(), _Told()
         result = await self.upstream.send(question, told, lambda: True)
-        code = str(result.status) if isinstance(result, Answered) else "lost"
         seconds = self._clock.monotonic() - began
-        self._observer.sent(Sent(upstream=call.upstream, rule=call.rule, code=code, seconds=seconds))
+        self._observer.sent(Sent(upstream=call.upstream, rule=call.rule, code=result.code, seconds=seconds))
         match result:
             case NotSent(reason) | Lost(reason):
                 return f"the probe was not answered: {reason}"

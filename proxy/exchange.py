@@ -64,7 +64,7 @@ class Exchange:
         identity = ask.identity
         flight = self._flights.by_key.get(identity.key)
         if flight is not None:
-            return await self._flights.join(flight, identity, patience.others)
+            return await self._flights.join(flight, identity, patience.others, ask.boards)
         row = None if unread else await self._ledger.get(identity.key)
         decision = core.decide(row, identity, now=self._clock.now(), refresh=ask.refresh, rule=ask.rule)
         if isinstance(decision, core.Replay):
@@ -87,7 +87,7 @@ class Exchange:
             return None
         if has_flown and self._clock.monotonic() >= patience.end:  # others keep taking it away from us
             raise in_progress(identity.id)
-        return await self._flights.board(self._flights.take_off(ask, over), joined=False)
+        return await self._flights.board(self._flights.take_off(ask, over), ask.boards, joined=False)
 
     async def forward(
         self, outgoing: Outgoing, labels: Labels, *, safe: bool, tap: Tap | None = None

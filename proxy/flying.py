@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from proxy import faults
-from proxy.asking import Ask, Labels, Live, Source
+from proxy.asking import Ask, Boards, Labels, Live, Source, unheard
 from proxy.carrying import Carrier
 from proxy.clock import Clock
 from proxy.core import decide as core
@@ -49,11 +49,11 @@ Price: TypeAlias = Callable[[Rule, Capture], Awaitable[float | None]]
 
 
 async def price_now(rule: Rule, capture: Capture) -> float | None:
-    """What a final answer cost."""
-    kept = capture.kept
-    if kept is None or kept.size > READABLE:
+    """What a final answer cost. A fixed price is known of any, also of one that cannot be read."""
+    kept, fixed = capture.kept, rule.cost is not None and rule.cost.usd is not None
+    if not fixed and (kept is None or kept.size > READABLE):
         return None
-    return cost_of(rule, capture.status, capture.headers, kept.whole())
+    return cost_of(rule, capture.status, capture.headers, b"" if fixed or kept is None else kept.whole())
 
 
 class Flights:
@@ -143,7 +143,7 @@ class Flights:
     async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool, tap: Tap | None) -> Live:
         flight = Flight(Capture(limit=0, hold_end=False), cancels=True)
         self._start(flight, self._pass_through(flight, outgoing, labels, safe, tap))
-        return await self.board(flight, joined=False)
+        return await self.board(flight, unheard, joined=False)
 
     async def _pass_through(
         self, flight: Flight, outgoing: Outgoing, labels: Labels, safe: bool, tap: Tap | None
@@ -157,7 +157,7 @@ class Flights:
         else:
             flight.capture.refuse(passing_failed(result, safe=safe))
 
-    async def join(self, flight: Flight, identity: Identity, deadline: float) -> Live:
+    async def join(self, flight: Flight, identity: Identity, deadline: float, boards: Boards) -> Live:
         assert flight.identity is not None  # only named flights are in the table
         if flight.identity.named_by != identity.named_by:
             raise collision()
@@ -172,16 +172,17 @@ class Flights:
         boarded: list[Live] = []
 
         async def get_on() -> None:
-            boarded.append(await self.board(flight, joined=True))
+            boarded.append(await self.board(flight, boards, joined=True))
 
         no_more = flight.capture.overflowed or isinstance(flight.capture.refusal, CutOff)
         if no_more or left <= 0 or not await self._clock.within(left, get_on()):
             raise in_progress(identity.id)
         return boarded[0]
 
-    async def board(self, flight: Flight, *, joined: bool) -> Live:
+    async def board(self, flight: Flight, boards: Boards, *, joined: bool) -> Live:
         flight.callers += 1
         live = Live(flight, flight.capture.reader(), joined)
+        boards(live)
         try:
             await live.reader.begin()
         except BaseException:
@@ -297,7 +298,7 @@ class Flights:
 
         kept = capture if judgement.keeps_answer else None
         settlement = self._with_receipt(judgement, call) if call.run else judgement.settlement
-        if intent.rule.cost is not None and settlement.event is Event.ANSWERED and capture.kept is not None:
+        if intent.rule.cost is not None and settlement.event is Event.ANSWERED:
             flight.cost_usd = await self._price(intent.rule, capture)
             settlement = settlement._replace(cost_usd=flight.cost_usd)
         if flight.renews is not None and judgement.keeps_answer:

@@ -224,11 +224,11 @@ class Ledger:
             )
             charge = adjustment(expected_by_us, settled)
             swap = await self._swap(settled, entry, expected=expected_by_us.version, charge=charge)
-            if swap.won:
-                return settled
             present = swap.present
-            if present is not None and _is_ours(present, settled):
-                return present  # an earlier try had landed after all
+            # Or an earlier try had landed after all.
+            if swap.won or (present is not None and _is_ours(present, settled)):
+                self._tell_spent(settled)
+                return settled if swap.won else present
             ours = present is not None and _same_owner(present, call)
             if present is None or not ours or not core.can_settle(present, call.fence, settlement.event):
                 await self._keep_as_evidence(call, settlement, present)
@@ -240,6 +240,13 @@ class Ledger:
                 unresolved=call.unresolved or present.unresolved,
                 doubt=call.doubt or present.doubt,
             )
+
+    def _tell_spent(self, settled: Call) -> None:
+        """Where it is settled, and not where it is answered: whoever asked may have left. A run's call that
+        was filled from a shared one cost nothing: the shared one did."""
+        filled = settled.in_run is not None and settled.in_run.shared
+        if settled.cost_usd and not filled:
+            self._observer.spent(settled)
 
     async def note_resend(self, call: Call, why: str) -> None:
         """Durable before the resend: whoever reads the history knows of every send."""
@@ -276,7 +283,10 @@ class Ledger:
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())
         settled = evolve(settled, in_run=core.by_person(settled))
         swap = await self._swap(settled, entry, expected=call.version, charge=adjustment(call, settled))
-        return settled if swap.won else None
+        if not swap.won:
+            return None
+        self._tell_spent(settled)
+        return settled
 
     async def _move(self, call: Call, settlement: core.Settlement, actor: str | None = None) -> Call | None:
         settled, entry = core.settle(call, settlement, actor=actor or self._actor, now=self._clock.now())

@@ -32,7 +32,7 @@ class Served(NamedTuple):
     upstream_seconds: float = 0.0  # of these, while the upstream had it; 0 where it was not asked
     size: int = 0
     delivered: bool = True
-    cost_usd: float = 0.0  # of the answer: spent where it was executed now, saved where it was not
+    cost_usd: float = 0.0  # of the answer, where it is known by then
 
 
 class Sent(NamedTuple):
@@ -55,6 +55,9 @@ class Observer(Protocol):
 
     def governed(self, policies: PolicySet) -> None:
         """These hold from now on: said at the start, and when others take their place."""
+
+    def spent(self, call: Call) -> None:
+        """A call was executed, and what it cost is known: said once it is durable, by whoever wrote it."""
 
     def entered(self, call: Call) -> None:
         """A call has come into doubt, or waits for approval: said once it is durable, by whoever wrote it."""
@@ -79,6 +82,9 @@ class Deaf:
         """Not listening."""
 
     def governed(self, policies: PolicySet) -> None:
+        """Not listening."""
+
+    def spent(self, call: Call) -> None:
         """Not listening."""
 
     def entered(self, call: Call) -> None:
@@ -128,5 +134,6 @@ class Everyone:
         self.store_took: Callable[[str, float], None] = all_who("store_took")
         self.reloaded = all_who("reloaded")
         self.governed: Callable[[PolicySet], None] = all_who("governed")
+        self.spent: Callable[[Call], None] = all_who("spent")
         self.entered: Callable[[Call], None] = all_who("entered")
         self.noted = all_who("noted")

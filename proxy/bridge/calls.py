@@ -62,7 +62,7 @@ class Calls:
         self.annotations = Annotations()
 
     async def ask(self, call: ToolCall) -> Answer:
-        tale, began = Tale(rpc=call.id), time.monotonic()
+        tale, began = Tale(self._client.upstream.name, rpc=call.id), time.monotonic()
         answer = Answer(error(call.id, CONNECTION_CLOSED, BROKEN_OFF).strip())
         try:
             answer = await self._ask(call, tale)

@@ -13,6 +13,7 @@ from typing import TypeVar, TypeVarTuple
 from proxy.core.cost import READABLE, cost_of
 from proxy.core.encoding import codings
 from proxy.core.policy import Rule
+from proxy.flying import price_now
 from proxy.stream import Capture
 
 A = TypeVarTuple("A")
@@ -43,8 +44,7 @@ READ_AT_ONCE = 64 * 1024
 async def price_aside(aside: Aside, rule: Rule, capture: Capture) -> float | None:
     """What a final answer cost; a long one is read beside the loop, and so is one that may become long."""
     kept = capture.kept
-    if kept is None or kept.size > READABLE:
-        return None
-    if kept.size <= READ_AT_ONCE and not codings(capture.headers):
-        return cost_of(rule, capture.status, capture.headers, kept.whole())
+    is_short = kept is not None and kept.size <= READ_AT_ONCE and not codings(capture.headers)
+    if kept is None or kept.size > READABLE or is_short:
+        return await price_now(rule, capture)
     return await aside.run(cost_of, rule, capture.status, capture.headers, kept.whole())

@@ -99,7 +99,8 @@ class Connection(Arrives):
             refusal = InternalError("semel failed on this request. The log says more; please report it.")
         rendered, headers, body = render(refusal)
         self._write_closing(rendered, headers, body)
-        self._listener.refused(refusal)
+        if isinstance(refusal, BadRequest):  # the other came from a request, which is told already
+            self._listener.refused(refusal)
         return cast("StreamResponse", AlreadyWritten(rendered))
 
     # ---- becoming something else ----

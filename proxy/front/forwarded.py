@@ -36,6 +36,12 @@ _UNLISTED = {
 }
 
 
+def unlisted(unknown: Unknown) -> PolicySet:
+    """By what calls of hosts are governed that no upstream names."""
+    upstream = _UNLISTED.get(unknown)
+    return PolicySet({} if upstream is None else {UNLISTED: upstream})
+
+
 class Inside(NamedTuple):
     """What a CONNECT said, for all requests that come through it."""
 

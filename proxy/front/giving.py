@@ -89,6 +89,7 @@ class Giver:
             return self.hand_out(HandedOut(), writer, tale)
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
         outgoing = incoming.sending.outgoing()
+        tale.status = "passed"
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=tap)
         return await self.hand_on(live, writer, tale, own.passed)
 

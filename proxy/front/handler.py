@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
-from proxy.asking import Labels, Unrecorded
+from proxy.asking import Labels, Unrecorded, unheard
 from proxy.core.clauses import Wire
 from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
-from proxy.errors import Refusal
+from proxy.errors import InternalError, Refusal
 from proxy.exchange import Exchange
 from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, ToolAddress, UpstreamAddress, parse_target
@@ -45,7 +45,7 @@ from proxy.front.tools import HandedOut, ToolDesk, begun, check_caller
 from proxy.front.turns import HttpRequest
 from proxy.front.upgrade import wished_protocol
 from proxy.observe import Observer, Served
-from proxy.problem import problem_of, render, render_rpc
+from proxy.problem import PROBLEMS, problem_of, render, render_rpc
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.runs.claiming import RunAsk
@@ -141,12 +141,14 @@ class Handler:
             if address.report:
                 tale.own = True
                 return writer.whole(*await self._tools.report(address, request.raw_headers, body, visitor))
+            tale.upstream = policies.tools.name
             asked = begun(address, request.raw_headers, policies, body, told, speaker, visitor)
             return await self._call(asked, "", request, connection, writer, tale)
         if address.place is None:
             upstream = find_upstream(policies, address)
         else:
             address, upstream = self._forward.reach(policies, address)
+        tale.upstream = upstream.name
         check_asker(upstream, visitor, request.raw_headers, forward=tale.forward)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
@@ -194,12 +196,13 @@ class Handler:
             if entered is not None:
                 await self._books.passed(entered.book, f"rule {incoming.match.rule.name}")
             return await self._giver.pass_on(incoming, writer, tale)
+        errand = asked.errand
+        boards = tale.boards if errand is None else unheard  # a tool is executed when it is handed out
         if isinstance(incoming.ask, RunAsk):
-            asking = self._runs.ask(incoming.ask)
+            asking = self._runs.ask(incoming.ask._replace(boards=boards))
         else:
             tale.call = incoming.ask.identity.id
-            asking = self._exchange.ask(incoming.ask)
-        errand = asked.errand
+            asking = self._exchange.ask(incoming.ask._replace(boards=boards))
         reply = await asking if errand is None else await self._tools.ask(asking, errand, connection)
         if isinstance(reply, Unrecorded):
             tale.call = ""
@@ -247,6 +250,7 @@ class Handler:
 
         beside = self._shadow.begin(incoming.served(), name, asked.body)
         labels = Labels(incoming.upstream.name, incoming.match.rule.name)
+        tale.status = "passed"
         live = await self._exchange.forward(outgoing, labels, safe=incoming.safe, tap=beside.tape)
         if asked.speaker.run:
             return await self._giver.hand_over(beside.taken, live, request, incoming, writer, tale)
@@ -258,11 +262,18 @@ class Handler:
         if isinstance(error, Refusal) and not writer.begun:
             return self._refuse(error, writer, tale)
         if not isinstance(error, CutOff) and not writer.begun:
+            if not isinstance(error, ConnectionError):
+                self._tell_defect(tale)
             raise error
         if not isinstance(error, CutOff | ConnectionError):
             self._observer.noted("reply-broken", call=tale.call, error=f"{type(error).__name__}: {error}")
         connection.abort()
         raise ConnectionResetError("cut off") from error
+
+    def _tell_defect(self, tale: Tale) -> None:
+        """On whatever page. The connection will write it, and tells nobody."""
+        defect = PROBLEMS[InternalError]
+        tale.own, tale.status, tale.code, tale.problem = False, "refused", defect.status, defect.name
 
     def _refuse(self, refusal: Refusal, writer: ReplyWriter, tale: Tale) -> Written:
         if tale.rpc is None:

@@ -116,7 +116,7 @@ class McpDesk:
             (call,) = heard.calls
             return await self._call(asked, call, call_it, writer, tale)
         tale.own = True  # each part of it is told by itself
-        together = Together(request, connection, self._observer)
+        together = Together(request, connection, self._observer, asked.upstream.name)
         return await together.serve(self._parts(asked, heard.calls, others, call_it), writer)
 
     def _parts(

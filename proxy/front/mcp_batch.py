@@ -83,12 +83,15 @@ Serving: TypeAlias = Callable[[ReplyWriter, Tale], Awaitable[Written]]
 class Together:
     """`written`: when the client has the whole. It ends without a result where that never happens."""
 
-    def __init__(self, request: HttpRequest, connection: Connection, observer: Observer) -> None:
+    def __init__(
+        self, request: HttpRequest, connection: Connection, observer: Observer, upstream: str
+    ) -> None:
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.deliveries: list[Delivery] = []
         self._request = request
         self._connection = connection
         self._observer = observer
+        self._upstream = upstream
 
     async def serve(self, servings: Iterable[tuple[Serving, tuple[Id, ...]]], writer: ReplyWriter) -> Written:
         """Each serving with the requests that it answers."""
@@ -99,7 +102,7 @@ class Together:
         try:
             for serving, ids in servings:
                 await room.acquire()
-                tales.append(Tale())
+                tales.append(Tale(self._upstream))
                 parts.append(Part(self._request, self._connection, self, ids))
                 tasks.append(asyncio.create_task(self._serve(serving, ids, parts[-1], tales[-1])))
                 parts[-1].responses.add_done_callback(lambda _: room.release())

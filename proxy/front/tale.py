@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.asking import Delivery
+from proxy.asking import Delivery, Live
 from proxy.core.jsonrpc import Id
 from proxy.front.incoming import Incoming
 from proxy.observe import Served
@@ -12,8 +12,9 @@ from proxy.observe import Served
 
 @dataclass(slots=True)
 class Tale:
+    upstream: str = ""  # known before the rest
     incoming: Incoming | None = None
-    status: str = "refused"
+    status: str = ""  # nothing of it is written yet
     code: int = 0
     call: str = ""
     problem: str = ""
@@ -22,13 +23,21 @@ class Tale:
     upstream_seconds: float = 0.0
     forward: bool = False  # asked of the forward proxy
     delivered: bool = False
+    waits_for: Live | None = None  # and goes on without it, if it leaves
     handed: Delivery | None = None  # in a run: what says whether the caller took it
     rpc: Id | None = None  # who asks speaks JSON-RPC: the request that is answered
 
+    def boards(self, live: Live) -> None:
+        self.waits_for = live
+        if live.flight.identity is not None:
+            self.call = live.flight.identity.id
+
     def served(self, method: str, size: int, seconds: float) -> Served:
-        known = Served(method=method) if self.incoming is None else self.incoming.served()
+        known = (
+            Served(upstream=self.upstream, method=method) if self.incoming is None else self.incoming.served()
+        )
         return known._replace(
-            status=self.status,
+            status=self.status or ("refused" if self.waits_for is None else self.waits_for.how),
             code=self.code,
             call=self.call,
             problem=self.problem,

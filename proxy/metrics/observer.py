@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import InfoMetricFamily, Metric
 
 from proxy import __version__
+from proxy.core.intent import Call
 from proxy.core.policy import PolicySet
 from proxy.metrics import standing, zeros
 from proxy.metrics.counting import Counter, Figures, Histogram, Level, Reading
@@ -145,8 +146,9 @@ class MetricsObserver(Deaf):
             self._problems.values[(told.problem,)] += 1
         elif told.upstream_seconds > 0 and status in _FETCHED:
             self._added_seconds.observe((upstream,), max(0.0, seconds - told.upstream_seconds))
-        if told.cost_usd > 0 and status == "executed":
-            self._spent.values[upstream, told.rule] += told.cost_usd
+
+    def spent(self, call: Call) -> None:
+        self._spent.values[call.upstream, call.rule] += call.cost_usd or 0.0
 
     def shadowed(self, told: Served, would: str) -> None:
         """What was only looked on at, by the same measure."""

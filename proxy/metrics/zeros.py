@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from proxy.core.clauses import OnStale
 from proxy.core.matching import DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ
-from proxy.core.policy import SAFE_METHODS, Mode, PolicySet, Rule
+from proxy.core.policy import SAFE_METHODS, TOOLS_NAME, Mode, PolicySet, Rule, Upstream
 from proxy.metrics.counting import Labels
 from proxy.problem import PROBLEMS
 
@@ -30,13 +30,15 @@ _WITHOUT_A_RULE = (DEFAULT_EFFECT, DEFAULT_PASS, DEFAULT_READ)
 # Refused before it is known what for.
 AT_THE_DOOR: Labels = ("", "", "", "refused")
 # What would have become of a call that is only looked on at.
-WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused")
+WOULD_BECOME = ("executed", "replayed", "joined", "held", "refused", "unjudged")
 # What becomes of a notification.
 RESULTS = ("delivered", "failed", "overtaken", "given_up", "dropped")
 
 
 def statuses(policies: PolicySet) -> Iterator[Labels]:
     yield AT_THE_DOOR
+    for name in _upstreams(policies):
+        yield name, *AT_THE_DOOR[1:]  # or before the rule is
     for upstream, rule in _rules(policies):
         reads = ("passed",) if rule.mode is Mode.ONCE and _may_be_safe(rule) else ()
         for status in (*MAY_BECOME[rule.mode], *reads):
@@ -87,16 +89,22 @@ def that_may_be_polled(policies: PolicySet) -> Iterator[Labels]:
 
 
 def that_may_drift(policies: PolicySet) -> Iterator[Labels]:
-    return _where(policies, lambda rule: rule.stale is OnStale.REVALIDATE)
+    """In a run what is too old is fetched anew, also where it would be refused outside."""
+    return _where(policies, lambda rule: rule.max_age is not None and rule.stale is not OnStale.SERVE)
 
 
 def _where(policies: PolicySet, fits: Callable[[Rule], bool]) -> Iterator[Labels]:
     return ((upstream, rule.name) for upstream, rule in _rules(policies) if fits(rule))
 
 
+def _upstreams(policies: PolicySet) -> dict[str, Upstream]:
+    """Tools of the agent's own need no file."""
+    return {**policies.upstreams, TOOLS_NAME: policies.tools}
+
+
 def _rules(policies: PolicySet) -> Iterator[tuple[str, Rule]]:
     """Those that are only looked on at are counted apart."""
-    for upstream in policies.upstreams.values():
+    for upstream in _upstreams(policies).values():
         for rule in (*upstream.rules, *_WITHOUT_A_RULE):
             if not rule.shadow:
                 yield upstream.name, rule

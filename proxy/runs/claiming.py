@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from proxy.asking import Ask, Live, Reply, Sendable
+from proxy.asking import Ask, Boards, Live, Reply, Sendable, unheard
 from proxy.clock import Clock
 from proxy.core.identity import Identity, occurrence_of
 from proxy.core.intent import Call, State, is_live
@@ -42,6 +42,7 @@ class RunAsk(NamedTuple):
     occurrence: int | None  # the client's number
     repeat: Repeat
     shared: SharedCall | None  # where the rule shares it with the whole tenant
+    boards: Boards = unheard
 
 
 class Claiming:
@@ -79,7 +80,7 @@ class Claiming:
         assert flight.task is not None
         flight.task.add_done_callback(lambda _: _landed(book, claim, handover))
         try:
-            live = await self._flights.board(flight, joined=False)
+            live = await self._flights.board(flight, ask.boards, joined=False)
         except Superseded:
             if book.step(claim.key) is not claim:  # it waits for a person now: nobody was served
                 handover.take_back()

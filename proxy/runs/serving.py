@@ -169,7 +169,8 @@ class FromRecord:
         if counts:
             await self.uses.count(call, handover)
         identity = occurrence_of(ask.family, step.run, step.occurrence)
-        return handing_on(await self._flights.join(flight, identity, patience.others), handover)
+        live = await self._flights.join(flight, identity, patience.others, ask.boards)
+        return handing_on(live, handover)
 
     async def _watch(self, ask: RunAsk, chosen: _Chosen, patience: Patience) -> Reply | None:
         """Another process is sending it. Its released answer is for this caller too; nothing is claimed."""

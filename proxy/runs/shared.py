@@ -56,6 +56,7 @@ class SharedCall(NamedTuple):
             except CutOff as error:
                 return self._broke_off(error, first.status)
             finally:
+                flight.seconds = reply.flight.seconds
                 reply.leave()
 
         return take

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from proxy.clock import Clock
 from proxy.core import decide as core
-from proxy.core.intent import Call, Entry, State, evolve, next_state
+from proxy.core.intent import Call, Entry, Event, State, evolve, next_state
 from proxy.core.matching import DEFAULT_EFFECT
 from proxy.core.policy import TOOLS_NAME, Rule, Upstream
 from proxy.errors import NotFound, StaleVersion, StoreUnavailable
+from proxy.flying import price_now
 from proxy.judge import Judgement, judge
 from proxy.ledger import Ledger
 from proxy.store.base import Store
@@ -126,8 +127,10 @@ class Reports:
         def give_up(trouble: StoreUnavailable) -> None:
             raise trouble
 
-        kept = capture if judgement.keeps_answer else None
-        await self._ledger.settle(call, judgement.settlement, kept, rule, give_up)
+        kept, settlement = capture if judgement.keeps_answer else None, judgement.settlement
+        if settlement.event is Event.ANSWERED:
+            settlement = settlement._replace(cost_usd=await price_now(rule, capture))
+        await self._ledger.settle(call, settlement, kept, rule, give_up)
 
     async def _call(self, held: Held) -> Call:
         """Raises NotFound, also for another tenant's, and for what is no tool of an agent's; StaleVersion

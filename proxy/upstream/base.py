@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from proxy.core.intent import Call
 from proxy.core.jsonrpc import Id
@@ -55,11 +55,17 @@ class Answered:
     rpc: Id | None = None
     asked: bool = False
 
+    @property
+    def code(self) -> str:
+        """As it is told; the other results have theirs."""
+        return str(self.status)
+
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
     """Proven: nothing went out. `for_good`: nor will it next time, unless a person changes something."""
 
+    code: ClassVar[str] = "not_sent"
     reason: str
     for_good: bool = False
 
@@ -68,6 +74,7 @@ class NotSent:
 class Lost:
     """Sent, or perhaps sent. `status`: the head's, if one came; `timed_out`: a timeout, not a break."""
 
+    code: ClassVar[str] = "lost"
     reason: str
     status: int | None = None
     timed_out: bool = False

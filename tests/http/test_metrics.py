@@ -63,9 +63,10 @@ def test_what_may_happen_is_shown_as_zero(tmp_path: Path) -> None:
         name: labelled(samples, f"semel_{name}_total", "upstream", "rule")
         for name in ("duplicates_prevented", "saved_usd", "spent_usd", "suspected_polls", "drifts")
     }
-    recorded = {("up", "pay"), ("up", "look"), ("up", "default")}
+    own = ("local-tools", "default")  # tools of the agent's own, which need no file
+    recorded = {("up", "pay"), ("up", "look"), ("up", "default"), own}
     assert by_rule == {
-        "duplicates_prevented": {("up", "pay"), ("up", "default")},
+        "duplicates_prevented": {("up", "pay"), ("up", "default"), own},
         "saved_usd": {("up", "pay")},
         "spent_usd": {("up", "pay")},
         "suspected_polls": recorded,
@@ -93,7 +94,7 @@ def test_what_would_happen_and_what_is_told_are_shown_as_zero(tmp_path: Path) ->
     metrics.notifies(["in_doubt"])
     found = kinds(metrics)
     assert found["shadow_problems"] == len({problem.name for problem in PROBLEMS.values()})
-    assert (found["shadow_calls"], found["shadow_duplicates_prevented"], found["notifications"]) == (5, 1, 5)
+    assert (found["shadow_calls"], found["shadow_duplicates_prevented"], found["notifications"]) == (6, 1, 5)
 
 
 def test_what_is_counted_was_shown_before(tmp_path: Path) -> None:

@@ -185,7 +185,9 @@ class Handler:
                 return await self._switch(protocol, incoming, connection, writer, tale)
             return await self._look_on(asked, incoming, request, writer, tale)
         entered = await enter_run(asked, self._books)
-        incoming = tale.incoming = await understand(asked, self._namer, entered)
+        errand = asked.errand
+        boards = tale.boards if errand is None else unheard  # a tool is executed when it is handed out
+        incoming = tale.incoming = await understand(asked, self._namer, entered, boards)
         incoming.refuse_if_denied()
         # A call with effects is recorded, whatever else it offers, and what a budget limits is counted.
         if protocol and incoming.safe and incoming.match.rule.budget is None:
@@ -196,13 +198,11 @@ class Handler:
             if entered is not None:
                 await self._books.passed(entered.book, f"rule {incoming.match.rule.name}")
             return await self._giver.pass_on(incoming, writer, tale)
-        errand = asked.errand
-        boards = tale.boards if errand is None else unheard  # a tool is executed when it is handed out
         if isinstance(incoming.ask, RunAsk):
-            asking = self._runs.ask(incoming.ask._replace(boards=boards))
+            asking = self._runs.ask(incoming.ask)
         else:
             tale.call = incoming.ask.identity.id
-            asking = self._exchange.ask(incoming.ask._replace(boards=boards))
+            asking = self._exchange.ask(incoming.ask)
         reply = await asking if errand is None else await self._tools.ask(asking, errand, connection)
         if isinstance(reply, Unrecorded):
             tale.call = ""

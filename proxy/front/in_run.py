@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from proxy.asking import Ask
+from proxy.asking import Ask, Boards
 from proxy.core.clauses import OnStale
 from proxy.core.divergence import group_of
 from proxy.core.identity import Identity
@@ -45,7 +45,7 @@ def _never_refused(rule: Rule) -> Rule:
     return replace(rule, stale=OnStale.REVALIDATE) if rule.stale is OnStale.REFUSE else rule
 
 
-def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) -> RunAsk:
+def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered, boards: Boards) -> RunAsk:
     rule, told, upstream = named.match.rule, sending.told, sending.upstream
     group = group_of(
         upstream=upstream.name,
@@ -73,4 +73,5 @@ def run_ask(named: Named, family: Identity, sending: Sending, entered: Entered) 
         occurrence=told.occurrence,
         repeat=repeat_in_run(rule.mode, rule.scope, rule.repeat),
         shared=shared,
+        boards=boards,
     )

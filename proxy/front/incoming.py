@@ -14,7 +14,7 @@ from typing import NamedTuple
 from aiohttp import StreamReader
 
 from proxy.admin import browsers
-from proxy.asking import Ask
+from proxy.asking import Ask, Boards, unheard
 from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
 from proxy.core.matching import DEFAULT_PASS, Match
@@ -283,8 +283,11 @@ def to_pass(asked: Asked, namer: Namer, safe: bool) -> Incoming:
     return Incoming(asked.upstream, PASSED, safe, sending, None)
 
 
-async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Incoming:
-    """`entered`: the run that it is asked in. Whoever asks says `refuse_if_denied` before anything else."""
+async def understand(
+    asked: Asked, namer: Namer, entered: Entered | None, boards: Boards = unheard
+) -> Incoming:
+    """`entered`: the run that it is asked in. `boards` hears what the caller waits for. Whoever asks says
+    `refuse_if_denied` before anything else."""
     told, upstream, request = asked.told, asked.upstream, to_name(asked)
     if entered is not None:
         pinned, present = entered.pinned, upstream if upstream.guards else None
@@ -307,6 +310,8 @@ async def understand(asked: Asked, namer: Namer, entered: Entered | None) -> Inc
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     if entered is not None:
-        return Incoming(upstream, match, safe, sending, run_ask(named, identity, sending, entered))
+        return Incoming(upstream, match, safe, sending, run_ask(named, identity, sending, entered, boards))
     refresh = told.refresh and rule.mode is Mode.CACHE
-    return Incoming(upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending))
+    return Incoming(
+        upstream, match, safe, sending, Ask(identity, rule, safe, refresh, sending, boards=boards)
+    )

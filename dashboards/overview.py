@@ -186,7 +186,7 @@ def _time() -> list[Panel]:
                 "Whole calls by what semel did, p99",
                 "From the request's head to the reply's end. joined waits for another call's answer.",
                 "executed, passed and joined are as slow as the upstream, replayed is fast. refused is, too, "
-                "unless the upstream did not answer, or an agent diverged: semel waits two seconds for it first.",
+                "unless the upstream did not answer, or an agent diverged, which takes two seconds to say.",
             ),
             SECONDS,
             Query(ask.quantile(0.99, "semel_call_seconds", by="status"), "{{status}}"),

@@ -92,7 +92,7 @@ def _now() -> list[Panel]:
             About(
                 "Left by dead processes",
                 "Calls with effects that a proxy had under way when it died, found by another or by its next "
-                "start, and now or since then in doubt.",
+                "start. They were in doubt from then on, until settled.",
                 "0 while no proxy dies.",
                 "Settle them on the operator's page; find out why the proxy died.",
             ),

@@ -170,8 +170,9 @@ def _time() -> list[Panel]:
         lines(
             About(
                 "Replays",
-                "From the request's head to the reply's end, of calls answered from the record.",
-                "About a millisecond.",
+                "From the request's head to the reply's end, of calls answered from the record. One that "
+                "waited for the same call of another process is among them.",
+                "About a millisecond; the p99 more, where several processes are asked the same at once.",
                 "Slower: look at reads on the store's dashboard. Large answers take as long as the client "
                 "reads.",
             ),
@@ -184,7 +185,8 @@ def _time() -> list[Panel]:
             About(
                 "Whole calls by what semel did, p99",
                 "From the request's head to the reply's end. joined waits for another call's answer.",
-                "executed and joined are as slow as the upstream, the others fast.",
+                "executed, passed and joined are as slow as the upstream, replayed is fast. refused is, too, "
+                "unless the upstream did not answer, or an agent diverged, which takes two seconds to say.",
             ),
             SECONDS,
             Query(ask.quantile(0.99, "semel_call_seconds", by="status"), "{{status}}"),

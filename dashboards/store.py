@@ -227,7 +227,8 @@ def _commits() -> list[Panel]:
                 "How many rows a commit carried: the mean, and the 99th percentile as far as the histogram's "
                 "buckets tell it.",
                 "1 when little is going on; more under load, which is what keeps the disk fast enough.",
-                "Near 512 for long: the disk or the server is at its limit.",
+                "Near the most that one takes (256, on Redis 64) for long: the disk or the server is at its "
+                "limit.",
             ),
             COUNT,
             Query(ask.share(*batch), "mean"),

@@ -127,7 +127,8 @@ def by_rule() -> list[Panel]:
         lines(
             About(
                 "Upstream time by upstream, p99",
-                "One exchange with an upstream, from the first byte sent to the answer's end.",
+                "One exchange with an upstream, from connecting to the answer's end, with a second try where "
+                "that is allowed.",
                 "Models take seconds, other APIs less.",
                 "Slower than usual: the upstream's status page, then the network.",
             ),

@@ -20,6 +20,7 @@ from proxy.flying import Flights
 from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
 from proxy.front.door import Door
+from proxy.front.figures import FiguresPage
 from proxy.front.forward import ForwardProxy
 from proxy.front.forwarded import OwnPlaces, unlisted
 from proxy.front.handler import Handler
@@ -220,13 +221,12 @@ class App:
             limits=request_limits,
             own_pages=OwnPages(
                 store=store,
-                metrics=metrics,
+                figures=FiguresPage(store=store, metrics=metrics, siblings=siblings, clock=clock),
                 api=Api(desk, settings.listen),
                 limits=request_limits,
                 sign_in=SignIn(
                     door=door, tokens=tokens, sessions=Sessions(store.secret, clock), listen=settings.listen
                 ),
-                siblings=siblings,
             ),
             aside=aside,
             door=door,

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
@@ -31,39 +33,49 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from proxy import __version__
 from proxy.core.headers import Headers
+from proxy.core.trace import trace_of
 from proxy.front.turns import HttpRequest
 from proxy.observe import Deaf, Sent, Served
 
 # How long a shutdown waits for the last spans to be taken.
 PATIENCE = 5.0
+# The library's own variables that say how to sign in at the collector.
+_SECRETS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _LIBRARY = logging.getLogger("opentelemetry")
 _W3C = TraceContextTextMapPropagator()
 
 
 def otlp() -> SpanExporter:
-    """By OpenTelemetry's own variables; never through a proxy, which may be this very process."""
+    """By OpenTelemetry's own variables; never through a proxy, which may be this very process. Nor is it a
+    part of any trace: where it is sent to this process by mistake, what is sent makes no further spans."""
     session = requests.Session()
     session.trust_env = False
+    session.headers["traceparent"] = f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
     return OTLPSpanExporter(session=session)
 
 
 class Spans(Deaf):
     """`tell` hears what goes wrong with sending them."""
 
-    def __init__(self, exporter: SpanExporter, tell: Callable[..., None]) -> None:
+    def __init__(self, exporter: Callable[[], SpanExporter], tell: Callable[..., None]) -> None:
+        """Raises ValueError where the library refuses a variable of its own."""
         self._trouble = _Trouble(asyncio.get_running_loop(), tell)
         _LIBRARY.addHandler(self._trouble)
         _LIBRARY.propagate = False  # else it would write its own lines between those of the log
-        resource = Resource.create({"service.name": "semel", "service.version": __version__})
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        try:
+            resource = Resource.create({"service.name": "semel", "service.version": __version__})
+            self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._provider.add_span_processor(BatchSpanProcessor(exporter()))
+        except ValueError:
+            _LIBRARY.removeHandler(self._trouble)
+            raise
         self._tracer = self._provider.get_tracer("semel", __version__)
 
     def around(self, handler: Callable[[HttpRequest], Awaitable[Any]]) -> Callable[[HttpRequest], Any]:
         """The handler, each request in a span of its own, as a part of the trace that the caller names."""
 
         async def traced(request: HttpRequest) -> Any:  # noqa: ANN401 (whatever the handler gives)
-            span = self._tracer.start_span("call", _W3C.extract(_text(request.raw_headers)), SpanKind.SERVER)
+            span = self._tracer.start_span("call", _agents(request.raw_headers), SpanKind.SERVER)
             within = copy_context()
             within.run(context.attach, trace.set_span_in_context(span))
             # A task, since a request is begun in whatever context it arrives, and goes on in another.
@@ -146,12 +158,24 @@ class _Trouble(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is gone
-            self._loop.call_soon_threadsafe(partial(self._tell, "spans-trouble", error=record.getMessage()))
+            told = partial(self._tell, "spans-trouble", error=_without_secrets(record.getMessage()))
+            self._loop.call_soon_threadsafe(told)
+
+
+def _without_secrets(text: str) -> str:
+    """The library quotes a header that it cannot read, and most of them are credentials."""
+    for variable in _SECRETS:
+        for secret in filter(None, map(str.strip, os.environ.get(variable, "").split(","))):
+            text = text.replace(secret, "…")
+    return text
 
 
 async def _awaited(serving: Awaitable[Any]) -> Any:  # noqa: ANN401 (whatever the handler gives)
     return await serving
 
 
-def _text(headers: Headers) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+def _agents(headers: Headers) -> context.Context:
+    """The context that the caller names, by the same measure as the log."""
+    if not trace_of(headers):
+        return context.Context()
+    return _W3C.extract({name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers})

@@ -23,4 +23,7 @@ def make_spans(traces: Traces, tell: Callable[..., None]) -> Spans | None:
         raise ConfigurationError(
             "traces: otlp needs the package opentelemetry, which is not installed: pip install 'semel[otel]'."
         ) from None
-    return spans.Spans(spans.otlp(), tell)
+    try:
+        return spans.Spans(spans.otlp, tell)
+    except ValueError as error:
+        raise ConfigurationError(f"traces: otlp: OpenTelemetry refuses a variable OTEL_…: {error}") from None

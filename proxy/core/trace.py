@@ -18,9 +18,7 @@ _TRACEPARENT = re.compile(
 
 
 def trace_of(headers: Headers) -> str:
-    """32 hex digits, or nothing."""
-    for name, value in headers:
-        if len(name) == len(HEADER) and name.lower() == HEADER:
-            found = _TRACEPARENT.fullmatch(value)
-            return "" if found is None or (found[2] and value[:2] == b"00") else found[1].decode()
-    return ""
+    """32 hex digits, or nothing; nothing too where there are several, since nobody knows which is meant."""
+    given = [value for name, value in headers if len(name) == len(HEADER) and name.lower() == HEADER]
+    found = _TRACEPARENT.fullmatch(given[0]) if len(given) == 1 else None
+    return "" if found is None or (found[2] and given[0][:2] == b"00") else found[1].decode()

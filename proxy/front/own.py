@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from proxy.admin import pages
 from proxy.admin.api import Api, Reply, Request
 from proxy.core.headers import Headers
-from proxy.errors import BadRequest, StoreUnavailable, UnknownUpstream
+from proxy.errors import BadRequest, UnknownUpstream
 from proxy.front.connection import Connection
 from proxy.front.door import Visitor
+from proxy.front.figures import FiguresPage
 from proxy.front.incoming import RequestLimits, read_body
 from proxy.front.sign_in import ADDRESS as SESSION
 from proxy.front.sign_in import LARGEST_BODY, Letter, SignIn
 from proxy.front.turns import HttpRequest
-from proxy.metrics import CONTENT_TYPE, MetricsObserver
+from proxy.metrics import CONTENT_TYPE
 from proxy.settings import Role
-from proxy.siblings import Siblings
 from proxy.store.base import Store
 
 METRICS = "/metrics"
@@ -29,15 +28,13 @@ class OwnPages:
         self,
         *,
         store: Store,
-        metrics: MetricsObserver,
+        figures: FiguresPage,
         api: Api,
         limits: RequestLimits,
         sign_in: SignIn,
-        siblings: Siblings | None = None,
     ) -> None:
         self._store = store
-        self._siblings = siblings
-        self._metrics = metrics
+        self._figures = figures
         self._api = api
         self._limits = limits
         self._sign_in = sign_in
@@ -59,7 +56,7 @@ class OwnPages:
         if request.method not in ("GET", "HEAD"):
             raise BadRequest(f"{path} is read with GET.")
         if path == METRICS:
-            return _plain(200, await self._render(), CONTENT_TYPE)
+            return _plain(200, await self._figures(), CONTENT_TYPE)
         if path == "/healthz":
             return _plain(200, b"ok\n")
         if path == "/readyz":
@@ -92,14 +89,6 @@ class OwnPages:
                 is_operator=visitor.role is Role.OPERATOR,
             )
         )
-
-    async def _render(self) -> bytes:
-        try:
-            census = await self._store.census()
-        except StoreUnavailable:
-            census = None
-        others = [] if self._siblings is None else await self._siblings.others()
-        return self._metrics.render(self._store.name, census, time.time(), others)
 
     async def _ready(self) -> Reply:
         await self._store.ping()  # raises StoreUnavailable: the problem says so

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from http import HTTPStatus
 from typing import NamedTuple, cast
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,6 +26,10 @@ _ADDED_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 _BATCH_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # Answers without a second send: what the product is for.
 _PREVENTED = frozenset({"replayed", "joined"})
+# What upstreams answer. A status that has no meaning is shown by its class (7xx): an upstream may answer
+# anything from 200 to 999, and each would be another series of each rule.
+_MEANT = frozenset({*map(int, HTTPStatus), 499, *range(520, 531)})  # and what gateways and models have added
+_CODES = {str(code): str(code) if code in _MEANT else f"{code // 100}xx" for code in range(100, 1000)}
 # Answers that came from the upstream just now.
 _FETCHED = frozenset({"executed", "passed"})
 
@@ -159,7 +164,8 @@ class MetricsObserver(Deaf):
             self._would_problems.values[(told.problem,)] += 1
 
     def sent(self, told: Sent) -> None:
-        self._responses.values[told.upstream, told.rule, told.code] += 1
+        code = _CODES.get(told.code, told.code)  # or that there was none
+        self._responses.values[told.upstream, told.rule, code] += 1
         self._upstream_seconds.observe((told.upstream, told.rule), told.seconds)
 
     def store_took(self, operation: str, seconds: float) -> None:

@@ -21,6 +21,7 @@ from tests.dashboards.alerting import (
     rules,
     unit_tests,
 )
+from tests.dashboards.queries import NAMES, read
 from tests.docs.pages import blocks
 from tests.inside import call, semel
 
@@ -98,6 +99,26 @@ def test_each_alert_has_its_page(alert: str) -> None:
         "When it ends",
     ]
     assert f"**{ALERTS[alert]['labels']['severity']}**" in page
+
+
+def test_each_panel_that_a_page_names_is_there() -> None:
+    """On the dashboard that stands before it, whether it is a panel or a row."""
+    dashboards = {f"semel / {name.capitalize()}": read(name) for name in NAMES}
+    titles = {
+        title: {panel["title"] for row in found["panels"] for panel in (row, *row.get("panels", ()))}
+        for title, found in dashboards.items()
+    }
+    named = 0
+    for page in sorted(RUNBOOKS.glob("Semel*.md")):
+        for line in re.findall(r"^- Dashboard .+(?:\n  .+)*", page.read_text(encoding="utf-8"), re.MULTILINE):
+            here: set[str] = set()
+            for name in re.findall(r"\*([^*]+)\*", re.sub(r"\s+", " ", line)):
+                if name in titles:
+                    here = titles[name]
+                    continue
+                assert name in here, f"{page.name}: {name}"
+                named += 1
+    assert named > len(ALERTS)
 
 
 def test_the_table_has_every_alert_and_every_page_is_an_alerts() -> None:

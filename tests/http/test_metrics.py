@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +11,7 @@ from prometheus_client.samples import Sample
 from proxy.core.intent import State
 from proxy.core.policy import PolicySet
 from proxy.metrics import Figures, MetricsObserver
-from proxy.observe import RECOVERED, Served
+from proxy.observe import RECOVERED, Sent, Served
 from proxy.policy_file import load_policies
 from proxy.problem import PROBLEMS
 from tests.http.test_own_pages import scrape, value
@@ -188,3 +189,22 @@ async def test_the_time_that_semel_adds(tmp_path: Path) -> None:
     added = value(samples, "semel_added_seconds_sum", upstream="up")
     assert added > 0
     assert abs(went - upstream - added) < 1e-9
+
+
+def test_a_status_without_meaning_is_shown_by_its_class(tmp_path: Path) -> None:
+    """Whatever an upstream answers, a rule has fewer than a hundred series of it; alerts find theirs."""
+    metrics = MetricsObserver()
+    metrics.governed(policies(tmp_path))
+    for code in (*range(200, 1000), "lost", "not_sent"):
+        metrics.sent(Sent(upstream="up", rule="through", code=str(code), seconds=0.0))
+    samples = [
+        each
+        for each in shown(metrics)
+        if each.name == "semel_upstream_responses_total" and each.labels["rule"] == "through"
+    ]
+    codes = {each.labels["code"]: each.value for each in samples}
+    assert len(codes) < 100
+    assert sum(codes.values()) == 802
+    assert sum(value for code, value in codes.items() if re.fullmatch("5..", code)) == 100
+    assert {"200", "404", "429", "499", "503", "529", "lost", "not_sent"} <= set(codes)
+    assert (codes["2xx"] > 1, codes["9xx"]) == (True, 100.0)

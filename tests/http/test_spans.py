@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from proxy.app import App
 from proxy.errors import ConfigurationError
 from proxy.settings_values import Traces
 from proxy.tracing import make_spans
-from tests.inside import call, semel, until
+from tests.inside import call, raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Reset, Step, answer
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -226,3 +227,80 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert make_spans(Traces.OFF, print) is None
     with pytest.raises(ConfigurationError, match=r"pip install 'semel\[otel\]'"):
         make_spans(Traces.OTLP, print)
+
+
+async def test_who_names_two_traces_belongs_to_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the log and in spans alike; both go upstream."""
+    two = request_bytes("POST", "/pay/charge", {**headers_of(TRACE), **headers_of_another()}, b"{}")
+    origin, log = Origin(FINE), io.StringIO()
+    async with (
+        collector(monkeypatch) as spans,
+        origin,
+        semel(tmp_path, policy(origin.port), settings={"traces": "otlp"}, log=log) as app,
+    ):
+        assert (await raw_call(app.address.port, two)).semel == "executed"
+        assert [name for name, _ in origin.requests[0].headers].count(b"traceparent") == 1
+        assert [name for name, _ in origin.requests[0].headers].count(b"Traceparent") == 1
+    (line,) = [line for line in map(json.loads, log.getvalue().splitlines()) if line["event"] == "call"]
+    assert "trace" not in line
+    (span,) = named(spans, "POST pay/charge")
+    assert (span.trace_id.hex() in (TRACE, "1" * 32), bytes(span.parent_span_id)) == (False, b"")
+
+
+def headers_of_another() -> dict[str, str]:
+    return {"Traceparent": f"00-{'1' * 32}-{PARENT}-01"}
+
+
+async def test_spans_sent_to_semel_itself_make_no_more_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By mistake it is its own collector, and an upstream takes what it sends: each send would make
+    another."""
+    monkeypatch.setattr("proxy.spans.PATIENCE", 0.01)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}/pay")
+    settings = {"traces": "otlp", "listen": f"127.0.0.1:{port}"}
+    origin = Origin(*[FINE] * 10)
+    async with origin, semel(tmp_path, policy(origin.port), settings=settings):
+        await call(port, "POST", "/pay/charge", TRACEPARENT, b"{}")
+        await until(lambda: len(origin.requests) > 1 and origin.requests[1].complete)
+    sent = origin.requests[1:]
+    for seen in sent:
+        assert b"/v1/traces" in seen.head
+        (parent,) = [value for name, value in seen.headers if name.lower() == b"traceparent"]
+        assert parent.endswith(b"-00")  # not sampled: what semel does for it makes no spans
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5000"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x"),
+    ],
+)
+async def test_a_variable_that_the_library_refuses_is_a_mistake_of_its_author(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    """Told as such, and not as a defect."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match="OpenTelemetry refuses a variable"):
+        make_spans(Traces.OTLP, print)
+
+
+async def test_a_collectors_credentials_are_in_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The library quotes what it cannot read, before anything is sent."""
+    log = io.StringIO()
+    for number, name in enumerate(("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")):
+        monkeypatch.setenv(name, f"Authorization Bearer {SECRET}, x {SECRET}")
+        async with semel(tmp_path, policy(1), settings={"traces": "otlp"}, log=log):
+            pass
+        told = [line for line in map(json.loads, log.getvalue().splitlines()) if "Header" in str(line)]
+        assert len(told) == 2 * (number + 1), log.getvalue()
+        assert SECRET not in log.getvalue()
+    assert SECRET not in "".join(capfd.readouterr())

@@ -71,7 +71,10 @@ class Door:
     def _recognise(self, token: str) -> Visitor:
         assert self._tokens is not None
         if not token:
-            raise Unauthorized("Send a token in the header Semel-Token; `semel token new` makes one.")
+            raise Unauthorized(
+                "Send a token in the header Semel-Token (/metrics takes it as Authorization: Bearer too); "
+                "`semel token new` makes one."
+            )
         presented = digest(token)
         found: Visitor | None = None
         for known in self._tokens:

@@ -7,7 +7,7 @@ COPY pyproject.toml requirements-dev.lock README.md LICENSE ./
 COPY policies/ policies/
 COPY proxy/ proxy/
 COPY semel/ semel/
-RUN pip wheel --no-cache-dir --disable-pip-version-check --wheel-dir /wheels --constraint requirements-dev.lock '.[postgres,redis]'
+RUN pip wheel --no-cache-dir --disable-pip-version-check --wheel-dir /wheels --constraint requirements-dev.lock '.[postgres,redis,otel]'
 
 # ---- what runs: no sources, no compiler, no root ----
 FROM python:3.13-slim
@@ -20,7 +20,7 @@ RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/semel --no-cre
     && install --directory --owner=semel --group=semel --mode=0700 /var/lib/semel \
     && install --directory --mode=0755 /etc/semel/policies
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --disable-pip-version-check --no-index --find-links /wheels "$(ls /wheels/semel-*.whl)[postgres,redis]"
+    pip install --no-cache-dir --disable-pip-version-check --no-index --find-links /wheels "$(ls /wheels/semel-*.whl)[postgres,redis,otel]"
 
 # For the other commands, so that `docker exec NAME semel calls list` finds the record.
 ENV SEMEL_STATE=/var/lib/semel

@@ -223,8 +223,8 @@ async def test_what_may_become_long_is_priced_beside_the_loop(monkeypatch: pytes
     def noted(*_: object) -> None:
         where.append(threading.current_thread().name.rsplit("_", 1)[0])
 
-    for module in ("front.aside", "flying"):
-        monkeypatch.setattr(f"proxy.{module}.cost_of", noted)
+    for place in ("front.aside", "flying"):
+        monkeypatch.setattr(f"proxy.{place}.cost_of", noted)
     aside = Aside()
     try:
         for headers in ((), ((b"Content-Encoding", b"gzip"),)):

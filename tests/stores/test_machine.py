@@ -130,6 +130,9 @@ class Machine(RuleBasedStateMachine):
         call = self._in_model(self.model.get(key))
         if call is None or not call.run:
             return
+        run = self._in_model(self.model.get_run(TENANT, call.run))
+        if run is None or run.state is RunState.EXPIRED:
+            return  # nobody is served in it any more, and who was is forgotten
         told = calls.serving(call, number, attempt=attempt)
         told = told._replace(exchange=replace(told.exchange, end=end))
         self._runner.run(self._serve(told))

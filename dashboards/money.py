@@ -23,6 +23,19 @@ _HOUR = 3600
 _SAVED, _SPENT = ask.total("semel_saved_usd_total"), ask.total("semel_spent_usd_total")
 
 
+def _spent(about: About, dollars: str) -> Panel:
+    return number(
+        about,
+        DOLLARS,
+        Query(dollars, "spent"),
+        base=NEUTRAL,
+        steps=[Step(1000, WATCH)],
+        decimals=2,
+        width=4,
+        height=8,
+    )
+
+
 def saved_and_spent() -> list[Panel]:
     return [
         lines(
@@ -38,20 +51,14 @@ def saved_and_spent() -> list[Panel]:
             Query(f"{_HOUR} * {ask.rate('semel_saved_usd_total')} or vector(0)", "saved"),
             width=16,
         ),
-        number(
+        _spent(
             About(
                 "Spent",
                 "What executed calls cost. Only rules with a `cost` are counted.",
                 "What you expect for the work done.",
                 "More: the table of upstreams and rules below says where; a `budget` on a rule stops it.",
             ),
-            DOLLARS,
-            Query(f"{_SPENT} or vector(0)", "spent"),
-            base=NEUTRAL,
-            steps=[Step(1000, WATCH)],
-            decimals=2,
-            width=4,
-            height=8,
+            f"{_SPENT} or vector(0)",
         ),
         number(
             About(
@@ -90,19 +97,13 @@ def spent_on_effects() -> list[Panel]:
             stacked=True,
             width=16,
         ),
-        number(
+        _spent(
             About(
                 "Spent on effects",
                 "What executed calls of rules with effects cost. Only rules with a `cost` are counted.",
                 "What you expect for the work done.",
             ),
-            DOLLARS,
-            Query(f"sum({spent}) or vector(0)", "spent"),
-            base=NEUTRAL,
-            steps=[Step(1000, WATCH)],
-            decimals=2,
-            width=4,
-            height=8,
+            f"sum({spent}) or vector(0)",
         ),
         number(
             About(

@@ -8,42 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Every metric of semel with its labels; a histogram by its base name. tests/dashboards compares this with
-# what a running semel tells.
-LABELS: dict[str, tuple[str, ...]] = {
-    "semel_calls_total": ("upstream", "rule", "mode", "status"),
-    "semel_duplicates_prevented_total": ("upstream", "rule"),
-    "semel_upstream_responses_total": ("upstream", "rule", "code"),
-    "semel_problems_total": ("type",),
-    "semel_saved_usd_total": ("upstream", "rule"),
-    "semel_spent_usd_total": ("upstream", "rule"),
-    "semel_divergences_total": (),
-    "semel_suspected_polls_total": ("upstream", "rule"),
-    "semel_drifts_total": ("upstream", "rule"),
-    "semel_collected_total": ("what",),
-    "semel_collected_bytes_total": (),
-    "semel_notifications_total": ("type", "result"),
-    "semel_policy_reloads_total": ("result",),
-    "semel_cache_evictions_total": (),
-    "semel_recovered_total": ("state",),
-    "semel_shadow_calls_total": ("upstream", "rule", "would"),
-    "semel_shadow_problems_total": ("type",),
-    "semel_shadow_duplicates_prevented_total": ("upstream", "rule"),
-    "semel_shadow_saved_usd_total": ("upstream", "rule"),
-    "semel_call_seconds": ("upstream", "status"),
-    "semel_upstream_seconds": ("upstream", "rule"),
-    "semel_added_seconds": ("upstream",),
-    "semel_store_seconds": ("op",),
-    "semel_store_batch_rows": (),
-    "semel_calls_in_state": ("state",),
-    "semel_oldest_in_doubt_seconds": (),
-    "semel_oldest_awaiting_approval_seconds": (),
-    "semel_store_bytes": (),
-    "semel_store_part_bytes": ("part",),
-    "semel_owners": (),
-    "semel_policies_outdated": (),
-    "semel_build_info": ("version", "store"),
-}
+from proxy.metrics.described import described
+
+# Every metric of semel with its labels; a histogram by its base name.
+LABELS = {one.name: one.labels for one in described()}
 # A metric that no panel shows is named here, with the reason.
 DELIBERATELY_ABSENT: dict[str, str] = {}
 

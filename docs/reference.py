@@ -22,13 +22,12 @@ from proxy.core.intent import TRANSITIONS
 from proxy.core.policy import Mode, Rule, Upstream
 from proxy.core.prices import MOST_TOKENS, PRICES, READ_ON
 from proxy.errors import BudgetExceeded
-from proxy.metrics import MetricsObserver
+from proxy.metrics.described import described
 from proxy.policy_file import load_policies, schema
 from proxy.policy_file.fields import Field, Level
 from proxy.problem import PROBLEMS, Problem
 from proxy.quantities import show_duration
 from proxy.settings_schema import LEVELS as SETTINGS_LEVELS
-from proxy.store.base import Census
 
 DOCS = Path(__file__).parent
 CODE = DOCS.parent / "proxy"
@@ -285,20 +284,9 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def metrics() -> str:
-    """All of them, by name, with the labels that a sample of each has."""
-    observer, everything = (
-        MetricsObserver(),
-        Census(by_state={}, oldest_doubt_at=None, bytes_used=0, parts={"rows": 0}),
-    )
-    observer.render("embedded", everything, 0.0)
-    rows = []
-    for family in observer.collect():
-        counted = next((one for one in observer.counted if one.name == family.name), None)
-        labels = counted.labels if counted is not None else tuple(family.samples[0].labels)
-        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-        kind = "gauge" if family.type == "info" else family.type
-        shown = ", ".join(map(code, labels))
-        rows.append((code(f"{family.name}{suffix}"), kind, shown, cell(family.documentation)))
+    rows = [
+        (code(one.name), one.kind, ", ".join(map(code, one.labels)), cell(one.words)) for one in described()
+    ]
     return table(("metric", "kind", "labels", "what it says"), sorted(rows))
 
 

@@ -7,6 +7,7 @@ the event loop, and everything else is done when somebody asks.
     counting.py   counters, levels and histograms: kept here, summed over workers, shown by prometheus_client
     zeros.py      which of them are shown before anything has happened
     standing.py   what the store says of itself when somebody asks
+    described.py  all of them by name, for documents and dashboards
 """
 
 from proxy.metrics.counting import Figures

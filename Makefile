@@ -52,7 +52,7 @@ bench: $(STAMP) ## ratios against bare servers, measured in one run
 soak: $(STAMP) ## the same tests with the full counts
 	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)
 
-lock: ## write requirements-dev.lock anew
+lock: ## write requirements-dev.lock anew; needs uv (pip install uv)
 	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove what make made

@@ -144,7 +144,7 @@ def is_used_up(row: Occurrence, attempt: str, frontier: Frontier) -> bool:
     uses = row.uses
     if row.state is State.RELEASED and is_sealed(row, frontier):
         if is_passed(row, frontier):
-            served += sum(1 for x in row.by(attempt) if x.fence == row.fence and x.end is End.PROBLEM)
+            served += row.problems(attempt)
         elif row.claimed_by != attempt:
             uses += row.tries - 1
     return served >= uses

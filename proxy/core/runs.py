@@ -60,8 +60,20 @@ class Occurrence:
 
     def deliveries(self, attempt: str) -> int:
         """Of the present answer to this attempt, complete or under way."""
-        counted = (End.COMPLETE, End.UNDER_WAY)
-        return sum(1 for x in self.by(attempt) if x.fence == self.fence and x.end in counted)
+        return sum(x.end is End.COMPLETE or self._hands_on(x) for x in self._present(attempt))
+
+    def problems(self, attempt: str) -> int:
+        """How often this attempt was told a problem in place of the present answer, marked or not yet."""
+        ended = (x.end is End.PROBLEM or x.end is End.UNDER_WAY for x in self._present(attempt))
+        return sum(ended) - sum(self._hands_on(x) for x in self._present(attempt))
+
+    def _present(self, attempt: str) -> list[Exchange]:
+        return [x for x in self.by(attempt) if x.fence == self.fence]
+
+    def _hands_on(self, exchange: Exchange) -> bool:
+        """Where a settled row has no answer there is nothing to hand on: what still looks under way, served
+        by another process, has ended with a problem, and the mark is on its way or lost."""
+        return exchange.end is End.UNDER_WAY and (self.answered or self.state is State.PENDING)
 
     def standing(self, attempt: str) -> Standing:
         """For one attempt, and asked often: a row is looked at by one attempt's book only."""

@@ -167,7 +167,7 @@ class Process:
     def __init__(self, world: World | None = None, *steps: Step, limits: CaptureLimits | None = None) -> None:
         self.clock = VirtualClock()
         self.world = world or World()
-        self.store = StagedStore(self.world)
+        self.store = self.on_stage()
         self.world.clock = self.clock.now
         self.notebook = Notebook()
         self.upstream = Script(list(steps))
@@ -200,6 +200,10 @@ class Process:
             doubts=self.doubts,
             clock=self.clock,
         )
+
+    def on_stage(self) -> StagedStore:
+        """Its hand on the record."""
+        return StagedStore(self.world)
 
     def send_to(self, upstream: UpstreamClient) -> None:
         """Instead of the script."""

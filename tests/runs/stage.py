@@ -125,11 +125,14 @@ class Agent:
         occurrence: int | None = None,
         taken: bool = True,
     ) -> Got:
-        """`taken`: the caller reads it to the end; otherwise it leaves when the end is written."""
         ask = await self.asked(
             name, safe=safe, rule=rule, tokens=tokens, retry_count=retry_count, credentials=credentials,
             wording=wording, occurrence=occurrence,
         )  # fmt: skip
+        return await self.given(ask, taken=taken)
+
+    async def given(self, ask: RunAsk, *, taken: bool = True) -> Got:
+        """`taken`: the caller reads it to the end; otherwise it leaves when the end is written."""
         try:
             reply = await self.semel.runs.ask(ask)
         except CutOff:
@@ -142,7 +145,7 @@ class Agent:
             reply.delivery.abandoned()
             raise
         reply.delivery.complete()
-        if not taken:
+        if not (taken and got.whole):
             reply.delivery.abandoned()
         return got
 

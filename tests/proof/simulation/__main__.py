@@ -1,0 +1,62 @@
+"""python -m tests.proof.simulation --seed 7 | --seeds 100000 [--from 0]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+
+from tests.proof.simulation.fate import Violation
+from tests.proof.simulation.history import History, play
+from tests.exchange.virtual_time import run
+
+
+def tell(seed: int) -> int:
+    """One history, line by line."""
+    played: list[History] = []
+
+    async def story() -> None:
+        played.append(History(seed))
+        await played[0].play()
+
+    try:
+        run(story())
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for at, what in played[0].fate.told:
+        print(f"{at:10.3f}  {what}")
+    print(f"digest {played[0].fate.digest()}")
+    return status
+
+
+def many(first: int, seeds: int) -> int:
+    found: list[int] = []
+    began = time.monotonic()
+    for number in range(seeds):
+        try:
+            play(first + number)
+        except Exception as error:
+            found.append(first + number)
+            kind = "" if isinstance(error, Violation) else f"{type(error).__name__}: "
+            print(f"\r{kind}{error}"[:600], flush=True)
+        if sys.stderr.isatty() and number % 100 == 0:
+            print(f"\r{number} of {seeds}, {len(found)} broken", end="", file=sys.stderr, flush=True)
+    seconds = time.monotonic() - began
+    print(f"{seeds} histories in {seconds:.0f} s, {len(found)} in which something did not hold: {found[:20]}")
+    return 1 if found else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.simulation")
+    parser.add_argument("--seed", type=int, help="tell this history, line by line")
+    parser.add_argument("--seeds", type=int, default=2000, help="play so many")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="beginning with this seed")
+    options = parser.parse_args()
+    return many(options.first, options.seeds) if options.seed is None else tell(options.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

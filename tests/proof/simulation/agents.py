@@ -1,0 +1,175 @@
+"""Those who ask: callers outside runs; agents in runs, which crash and begin again; one that is healthy.
+
+An agent goes through its program step by step, each time from the beginning. It asks again when it was not
+answered, with the evidence that its client gives: the key of its request, or nothing but the broken
+connection. What it has seen of a step, whoever comes after it must see there too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.errors import Diverged, InDoubt, Refusal, UpstreamTimeout, UpstreamUnreachable
+from proxy.stream import CutOff
+from tests.exchange.stage import Got
+from tests.proof.simulation.asking import RULES, Kind, kind_of, sending
+from tests.proof.simulation.fate import Fate
+from tests.proof.simulation.process import Semel
+from tests.proof.simulation.upstream import FINAL
+from tests.runs.stage import Agent, identity_of
+
+# Seconds after which an agent's client gives up, and what it does before it asks again.
+PATIENCE, PAUSES = 110.0, (0.0, 0.1, 1.0, 10.0)
+TRIES = 8
+DONE = frozenset({FINAL, 200})
+# What an agent takes for the end of its attempt: a person has to see to it.
+HELD = (InDoubt, Diverged)
+
+Answer = tuple[int, bytes]
+
+
+@dataclass
+class Program:
+    """One run: its steps, and what was seen of them."""
+
+    run: str
+    steps: tuple[str, ...]
+    tokens: bool
+    asked: dict[str, Counter[str]] = field(default_factory=dict)  # by attempt: how often each was meant
+    seen: dict[int, Answer] = field(default_factory=dict)
+    given: set[tuple[str, Answer]] = field(default_factory=set)
+    finished: bool = False
+
+    def is_exact(self, step: str) -> bool:
+        """Whether what it saw first it sees each time. Not where it calls the same more often: a lost mark may
+        cause a replay. Nor of a safe call whose retries cannot be told from parallel samples."""
+        return self.steps.count(step) == 1 and (self.tokens or not kind_of(step).safe)
+
+    def meant(self, name: str) -> int:
+        return max((asked[name] for asked in self.asked.values()), default=0)
+
+    def family(self, name: str) -> bytes:
+        return identity_of(f"{self.run} {name}").key
+
+
+def _unheard(task: asyncio.Task[Got]) -> None:
+    """Perhaps its client is gone by now."""
+    _ = task.cancelled() or task.exception()
+
+
+async def served(semel: Semel, asking: Coroutine[Any, Any, Got]) -> Got | Refusal | None:
+    """What a client gets: an answer, a problem, or a broken connection (None)."""
+    task = asyncio.ensure_future(asking)
+    task.add_done_callback(_unheard)
+    semel.serves(task)
+    try:
+        await asyncio.wait({task}, timeout=PATIENCE)
+    finally:
+        if not task.done():  # the client is gone, or has waited long enough
+            task.cancel()
+            await asyncio.wait({task})
+    if task.cancelled():
+        return None
+    error = task.exception()
+    if error is None:
+        got = task.result()
+        return got if got.whole else None
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, CutOff):
+        return None
+    raise error
+
+
+@dataclass
+class RunAgent:
+    """One attempt after the other. `pick` gives the process that the next request goes to; `recorded` says
+    whether an answer is in the record."""
+
+    fate: Fate
+    program: Program
+    pick: Callable[[], Semel]
+    recorded: Callable[[bytes, Answer], bool]
+    attempts: int = 0
+
+    async def attempt(self) -> bool:
+        """Whether it came to its end."""
+        self.attempts += 1
+        name, program = f"attempt-{self.attempts}", self.program
+        asked = program.asked.setdefault(name, Counter())
+        for index, step in enumerate(program.steps):
+            asked[step] += 1
+            got = await self._step(name, index, step)
+            if got is None:
+                return False
+            self._saw(index, step, got)
+        program.finished = True
+        return True
+
+    async def _step(self, attempt: str, index: int, step: str) -> Got | None:
+        """None: it is held, or nobody answers."""
+        for tries in range(TRIES):
+            semel = self.pick()
+            agent = Agent(semel, attempt, self.program.run)
+            tokens = frozenset({f"{attempt} {index}"}) if self.program.tokens else frozenset()
+            taken = semel.link.steady or not self.fate.happens(0.1)
+            got = await served(semel, self._ask(agent, step, tokens, tries, taken))
+            told = got.kind if isinstance(got, Got) else type(got).__name__
+            self.fate.tell(f"{self.program.run} {attempt} step {index} {step}: {told}, taken {taken}")
+            if isinstance(got, Got) and taken:
+                return got
+            if isinstance(got, HELD):
+                return None
+            if isinstance(got, UpstreamUnreachable | UpstreamTimeout) and self.fate.happens(0.3):
+                return None
+            await asyncio.sleep(self.fate.one_of(PAUSES))
+        return None
+
+    async def _ask(self, agent: Agent, step: str, tokens: frozenset[str], tries: int, taken: bool) -> Got:
+        kind = kind_of(step)
+        ask = await agent.asked(
+            step, safe=kind.safe, rule=RULES[kind], tokens=tokens, retry_count=tries if tokens else 0
+        )
+        return await agent.given(ask._replace(sending=sending(step)), taken=taken)
+
+    def _saw(self, index: int, step: str, got: Got) -> None:
+        answer = (got.status, got.body)
+        if got.status not in DONE:
+            return
+        program = self.program
+        if not self.recorded(program.family(step), answer):
+            self.fate.broken(f"{program.run} was given {answer} for {step}, and the record has no such answer")
+        program.given.add((step, answer))
+        if program.is_exact(step) and program.seen.setdefault(index, answer) != answer:
+            self.fate.broken(f"{program.run} saw {program.seen[index]} of {step} once, and then {answer}")
+
+
+def programs(fate: Fate, run: str) -> Program:
+    """Short, with few different calls: what is identical is what is hard."""
+    names = [f"{run}-{what}-{kind}" for what in ("one", "two") for kind in Kind]
+    names += [f"{run}-one-{Kind.PLAIN}"] * 3
+    if fate.happens(0.3):
+        picked = dict.fromkeys(fate.one_of(names) for _ in range(fate.between(2, 6)))
+        return Program(run, tuple(picked), fate.happens(0.5))
+    return Program(run, tuple(fate.one_of(names) for _ in range(fate.between(2, 7))), fate.happens(0.5))
+
+
+async def healthy(fate: Fate, semel: Semel, sent: Callable[[str], list[bytes]], steps: tuple[str, ...]) -> None:
+    """An agent that neither crashes nor retries gets what it would get without semel, each time from the
+    upstream, in order, however often it asks the same."""
+    agent = Agent(semel, "only", "healthy")
+    made: Counter[str] = Counter()
+    for step in steps:
+        await asyncio.sleep(fate.one_of(PAUSES))
+        made[step] += 1
+        kind = kind_of(step)
+        ask = await agent.asked(step, safe=kind.safe, rule=RULES[kind])
+        got = await agent.given(ask._replace(sending=sending(step)))
+        answers = sent(step)
+        if (got.kind, got.status, len(answers)) != ("executed", FINAL, made[step]) or got.body != answers[-1]:
+            fate.broken(f"a healthy agent was altered: {step} gave {got}, the upstream said {answers}")
+

@@ -1,0 +1,337 @@
+"""One history: proxies on one record, callers and agents, people, faults, an end; and what must hold in it.
+
+- never two sends without proof, never more effects than were meant (upstream.py)
+- never an answer seen and then lost: what anybody saw to its end is in the record from then on (agents.py)
+- no illegal transition (record.py); nothing is said to have not happened that may have
+- every call settles or is held; what is held, a person settles
+- a healthy agent is never altered, whatever befalls the others (agents.py)
+- no starvation: when the faults are over, everybody is answered within a bounded time
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+from proxy import operator
+from proxy.core.intent import Call, State
+from proxy.errors import DecisionRefused, Refusal
+from proxy.operator import Verdict
+from tests.exchange.stage import Got
+from tests.exchange.staged_store import World
+from tests.exchange.virtual_time import run
+from tests.proof.simulation.agents import DONE, Answer, Program, RunAgent, healthy, programs, served
+from tests.proof.simulation.asking import Kind, asked, kind_of
+from tests.proof.simulation.fate import Fate
+from tests.proof.simulation.links import Society
+from tests.proof.simulation.process import Semel
+from tests.proof.simulation.upstream import Upstream
+from tests.runs.stage import identity_of
+
+PROXIES = 2
+# Calls outside runs: few, so that they meet.
+LOOSE = tuple(f"loose-{kind}" for kind in Kind)
+DELAYS = (0.0, 0.0, 0.0, 0.001, 0.1, 0.6, 1.0, 3.0, 5.0, 6.5, 40.0, 70.0, 400.0)
+ACTS = (
+    *["ask"] * 8, *["crash"] * 3, "beside", "leave", *["kill"] * 2, *["pause"] * 3, *["wake"] * 3, "down", "up", "up",
+    *["lose_writes"] * 2, "sweep", "drain", *["resolve"] * 2, "clock", "clock_right",
+)  # fmt: skip
+# A clock may be wrong by any amount for a while; one that stays wrong, by less than the margins of semel.
+SET_WRONG = (-7200.0, -600.0, -30.0, -5.0, 5.0, 30.0, 60.0)
+# Longer than any patience there is: a wait for others, the sends of one call, a stalled message at each step.
+BOUND = 600.0
+
+
+class History:
+    def __init__(self, seed: int) -> None:
+        self.fate = fate = Fate(seed)
+        self.world, self.society = World(), Society(locks=fate.happens(0.3))
+        self.upstream = Upstream(fate, self._meant)
+        self._numbers = count(1)
+        self.everybody: list[Semel] = []
+        self.semels = [self._new() for _ in range(PROXIES)]
+        self.steady = self._new(steady=True)
+        self.programs = [programs(fate, f"run{n}") for n in range(fate.between(1, 2))]
+        self.agents = [self._agent(program, self._any) for program in self.programs]
+        self.tasks: dict[int, asyncio.Task[bool]] = {}  # by agent: its present attempt
+        self.others: list[asyncio.Task[object]] = []  # callers, attempts that were left behind
+        self.healthy = tuple(fate.one_of(_HEALTHY) for _ in range(fate.between(0, 5)))
+        self.given: dict[str, set[Answer]] = {name: set() for name in LOOSE}
+
+    def _new(self, *, steady: bool = False) -> Semel:
+        name = f"semel{next(self._numbers)}"
+        semel = Semel(self.fate, self.world, self.society, self.upstream, name, steady=steady)
+        self.everybody.append(semel)
+        return semel
+
+    def _agent(self, program: Program, pick: Callable[[], Semel]) -> RunAgent:
+        return RunAgent(self.fate, program, pick, self._is_recorded)
+
+    def _any(self) -> Semel:
+        return self.fate.one_of(self.semels)
+
+    def _meant(self, name: str) -> int:
+        """By those who ask: how many effects there should be at most."""
+        if name.startswith("loose"):
+            return 1
+        if name.startswith("healthy"):
+            return self.healthy.count(name)
+        return next(p.meant(name) for p in self.programs if name.startswith(f"{p.run}-"))
+
+    def _is_recorded(self, family: bytes, answer: Answer) -> bool:
+        return any(
+            row.state is State.DONE and self._answer(row) == answer
+            for row in self.world.calls.values()
+            if family in (row.key, row.in_run.family if row.in_run is not None else b"")
+        )
+
+    def _answer(self, row: Call) -> Answer | None:
+        answer = row.answer
+        return answer and (answer.status, self.steady.codec.open_body(answer.body))
+
+    # ---- what happens ----
+
+    async def play(self) -> None:
+        fate = self.fate
+        for number in range(len(self.agents)):
+            self._start(number)
+        if self.healthy:
+            fair = healthy(fate, self.steady, self.upstream.answers.__getitem__, self.healthy)
+            self.others.append(asyncio.ensure_future(fair))
+        for _ in range(fate.between(5, 40)):
+            await asyncio.sleep(fate.one_of(DELAYS))
+            act = fate.one_of(ACTS)
+            fate.tell(act)
+            await getattr(self, act)()
+            fate.check()
+        await self._end()
+
+    def _start(self, number: int) -> None:
+        self.tasks[number] = asyncio.ensure_future(self.agents[number].attempt())
+
+    async def ask(self) -> None:
+        self.others.append(asyncio.ensure_future(self._caller(self._any(), self.fate.one_of(LOOSE))))
+
+    async def _caller(self, semel: Semel, name: str) -> Got | Refusal | None:
+        ask = asked(name)
+        got = await served(semel, semel._call(ask))
+        if isinstance(got, Got) and got.kind != "unrecorded" and got.status in DONE:
+            answer = (got.status, got.body)
+            if not self._is_recorded(ask.identity.key, answer):
+                self.fate.broken(f"{answer} was given for {name}, and the record has no such answer")
+            self.given[name].add(answer)
+        self.fate.tell(f"{name}: {got.kind if isinstance(got, Got) else type(got).__name__}")
+        return got
+
+    async def leave(self) -> None:
+        if self.others:
+            self.fate.one_of(self.others[-3:]).cancel()
+
+    async def crash(self) -> None:
+        """An agent dies and is started again."""
+        number = self.fate.between(0, len(self.agents) - 1)
+        self.tasks[number].cancel()
+        await asyncio.wait({self.tasks[number]})
+        self._start(number)
+
+    async def beside(self) -> None:
+        """An agent is started again while it still lives."""
+        number = self.fate.between(0, len(self.agents) - 1)
+        self.others.append(self.tasks[number])
+        self._start(number)
+
+    async def kill(self) -> None:
+        await self._replace(Semel.die)
+
+    async def drain(self) -> None:
+        await self._replace(Semel.end)
+
+    async def _replace(self, how: Callable[[Semel], object]) -> None:
+        number = self.fate.between(0, PROXIES - 1)
+        ending = self.semels[number]
+        ending.link.wake()
+        self.semels[number] = self._new()
+        self.others.append(asyncio.ensure_future(how(ending)))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+
+    async def pause(self) -> None:
+        self._any().link.pause()
+
+    async def wake(self) -> None:
+        for semel in self.semels:
+            if semel.link.paused:
+                semel.link.wake()
+                semel.record.comes_back()
+
+    async def down(self) -> None:
+        link = self._any().link
+        link.down = True
+        link.falls_silent()
+
+    async def up(self) -> None:
+        for semel in self.semels:
+            if semel.link.down:
+                semel.link.down = False
+                semel.record.comes_back()
+
+    async def lose_writes(self) -> None:
+        self._any().link.failures = self.fate.between(1, 3)
+
+    async def sweep(self) -> None:
+        self.others.append(asyncio.ensure_future(self._any().sweep()))
+
+    async def clock(self) -> None:
+        self._any().clock.offset = self.fate.one_of(SET_WRONG)
+
+    async def clock_right(self) -> None:
+        for semel in self.semels:
+            semel.clock.offset = 0.0
+
+    async def resolve(self) -> None:
+        for row in list(self.world.calls.values()):
+            if row.state is State.IN_DOUBT and self.fate.happens(0.5):
+                await self._look_and_resolve(row, self._any())
+
+    async def _look_and_resolve(self, row: Call, semel: Semel) -> None:
+        """A person who asked the upstream: truthful, but perhaps too late."""
+        outs = [out for sent in self.upstream.outs.values() for out in sent if out.row == row.key]
+        executed = any(out.executes or self._is_known(out.key) for out in outs)
+        open_outs = [out for out in outs if not out.proven]
+        for out in open_outs:  # from when the word lands, and nobody knows when that is
+            out.proven = not executed
+        looking = operator.resolve(
+            semel.store,
+            semel.ledger.answers,
+            semel.clock,
+            row.id,
+            verdict=Verdict.EXECUTED if executed else Verdict.NOT_EXECUTED,
+            reason="asked the upstream",
+            actor="ada",
+            version=None,
+            body=b"a person's word" if executed else None,
+        )
+        try:
+            async with asyncio.timeout(BOUND):
+                await looking
+        except DecisionRefused:
+            for out in open_outs:
+                out.proven = False
+        except (Refusal, TimeoutError):  # the store failed: the decision may have landed all the same
+            pass
+
+    def _is_known(self, key: str) -> bool:
+        return bool(key) and any(
+            out.executes for sent in self.upstream.outs.values() for out in sent if out.key == key
+        )
+
+    # ---- the end ----
+
+    async def _end(self) -> None:
+        """No more faults: everything lands, the dead are buried, and everybody comes to an end."""
+        fate = self.fate
+        fate.tell("no more faults")
+        for semel in self.semels:
+            semel.link.failures = 0
+        await self.clock_right()
+        await self.wake()
+        await self.up()
+        await asyncio.sleep(BOUND)
+        waiting = [task for task in (*self.tasks.values(), *self.others) if not task.done()]
+        if waiting:
+            fate.broken(f"{len(waiting)} who asked were never answered")
+        for semel in self.semels:
+            if semel.flights.in_flight:
+                fate.broken("a flight never landed")
+            await semel.die()
+        self.semels = [self.steady]
+        self.upstream.healthy = True
+        await asyncio.sleep(10)
+        await self.steady.sweep()
+        self._nothing_is_pending()
+        fate.check()
+        await self._once_more()
+        self._nothing_is_lost()
+        for defect in (defect for semel in self.everybody for defect in semel.defects()):
+            fate.broken(f"a defect: {defect}")
+        for task in (*self.tasks.values(), *self.others):
+            if not task.cancelled() and task.exception() is not None:
+                fate.broken(f"somebody who asked met {task.exception()!r}")
+        await self.steady.die()
+        fate.check()
+
+    def _nothing_is_pending(self) -> None:
+        for row in self.world.calls.values():
+            if row.state is State.PENDING:
+                self.fate.broken(f"{row.id} is pending for ever")
+            outs = [out for sent in self.upstream.outs.values() for out in sent if out.row == row.key]
+            if row.state is State.RELEASED and not row.safe and any(out.executes for out in outs):
+                self.fate.broken(f"{row.id} took effect, and the record says that it did not")
+
+    async def _once_more(self) -> None:
+        """Everybody asks once more; what is held, a person settles, and then it goes on."""
+        for name in LOOSE:
+            await self._until_answered(lambda name=name: self._caller(self.steady, name))  # type: ignore[misc]
+        for program in self.programs:
+            agent = self._agent(program, lambda: self.steady)
+            agent.attempts = 1000
+            if not await self._until_finished(agent):
+                self.fate.broken(f"{program.run} never comes to its end")
+
+    async def _until_answered(self, asking: Callable[[], object]) -> None:
+        for _ in range(3):
+            got = await asyncio.wait_for(asking(), BOUND)  # type: ignore[arg-type]
+            if isinstance(got, Got):
+                return
+            await self._settle_all()
+        self.fate.broken(f"nobody is answered: {got!r}")
+
+    async def _until_finished(self, agent: RunAgent) -> bool:
+        for _ in range(len(agent.program.steps) + 2):
+            if await asyncio.wait_for(agent.attempt(), BOUND * len(agent.program.steps)):
+                return True
+            await self._settle_all()
+        return False
+
+    async def _settle_all(self) -> None:
+        """A failure that an attempt went past is given again until somebody forgets it."""
+        semel = self.steady
+        for row in list(self.world.calls.values()):
+            if row.state is State.IN_DOUBT:
+                await self._look_and_resolve(row, semel)
+            elif row.state is State.RELEASED and row.in_run is not None and row.in_run.receipts:
+                who = {"reason": "it is back", "actor": "ada", "version": None}
+                await operator.forget(semel.store, semel.clock, row.id, **who)
+
+    def _nothing_is_lost(self) -> None:
+        """What anybody saw to its end is in the record still, and outside runs it is the only answer."""
+        for name, answers in self.given.items():
+            for answer in answers:
+                if not self._is_recorded(identity_of(name).key, answer):
+                    self.fate.broken(f"{name} was answered {answer}, and the record has lost it")
+            if len(answers) > 1 and kind_of(name) is not Kind.SAFE:
+                self.fate.broken(f"{name} had several answers: {answers}")
+        for program in self.programs:
+            for step, answer in program.given:
+                if not self._is_recorded(program.family(step), answer):
+                    self.fate.broken(f"{step} was answered {answer}, and the record has lost it")
+
+
+_HEALTHY = tuple(f"healthy-{what}-{kind}" for what in ("one", "two") for kind in Kind)
+
+
+def play(seed: int) -> Fate:
+    """The history of a seed. Raises Violation."""
+    told: list[Fate] = []
+
+    async def history() -> None:
+        played = History(seed)
+        told.append(played.fate)
+        await played.play()
+
+    try:
+        run(history())
+    except Exception as error:
+        error.add_note(f"python -m tests.proof.simulation --seed {seed} tells this history")
+        raise
+    return told[0]

@@ -1,0 +1,73 @@
+"""One semel of the simulation: the shipping code, with a link of its own to a modelled world."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from proxy.errors import Refusal
+from proxy.recovery import sweep_once
+from tests.exchange.staged_store import StagedStore, World
+from tests.proof.simulation.fate import Fate
+from tests.proof.simulation.links import Link, Society
+from tests.proof.simulation.record import Record
+from tests.proof.simulation.upstream import Upstream, Way
+from tests.runs.stage import RunProcess
+
+# The real one sweeps every five seconds; histories last for an hour.
+SWEEP_EVERY = 45.0
+
+
+class Semel(RunProcess):
+    def __init__(
+        self, fate: Fate, world: World, society: Society, upstream: Upstream, name: str, *, steady: bool = False
+    ) -> None:
+        self.name, self.link = name, Link(fate, steady=steady)
+        self._fate, self._society = fate, society
+        self._served: dict[asyncio.Task[Any], None] = {}  # in the order in which they came
+        super().__init__(world)
+        self.send_to(Way(upstream, self.link))
+        self._sweeping = asyncio.ensure_future(self._sweep_forever())
+
+    def on_stage(self) -> StagedStore:
+        self.record = Record(self.world, self._society, self.link, self._fate, self.name)
+        return self.record
+
+    def serves(self, task: asyncio.Task[Any]) -> None:
+        """The connection of this caller breaks when the process dies."""
+        self._served[task] = None
+        task.add_done_callback(self._served.pop)
+
+    @property
+    def gone(self) -> bool:
+        return self.link.dead
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        with contextlib.suppress(Refusal):
+            await sweep_once(self.store, self.ledger, self.notebook)
+            await self.store.clock_mark(self.clock.now())
+
+    async def die(self) -> None:
+        """As by SIGKILL. What was on its way to the store may land all the same."""
+        self.link.dead = True
+        self.store.kill()
+        self._sweeping.cancel()
+        while tasks := [*self.flights._aloft, *self._served]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=0.001)
+
+    async def end(self) -> None:
+        """As by SIGTERM: what is under way is let finish, or marked."""
+        await self.flights.drain(1.0)
+        await self.die()
+
+    def defects(self) -> list[str]:
+        noted = (fields for event, fields in self.notebook.notes if event == "defect")
+        return [str(fields.get("error")) for fields in noted]

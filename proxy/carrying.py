@@ -35,6 +35,11 @@ RESEND_PAUSES = (0.25, 1.0, 3.0)
 LEFT: Result = Lost("semel ended before the answer did")
 
 
+def _unclaimed() -> bool:
+    """Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same."""
+    return True
+
+
 class Carrier:
     def __init__(
         self,
@@ -56,7 +61,9 @@ class Carrier:
     async def carry_once(self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call) -> Judgement:
         """What has no upstream key: what is lost is lost."""
         labels = Labels(intent.upstream, intent.rule.name)
-        result = await self.send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
+        result = await self.send(
+            flight, outgoing, labels, safe=intent.safe, may=partial(self._owns, call.owner)
+        )
         faults.reach(Point.ANSWER_COMPLETE)
         return judge(result, flight.capture, intent.rule, call, self._clock.now())
 
@@ -72,14 +79,14 @@ class Carrier:
         deadline = self._clock.monotonic() + outgoing.timeouts.total
         pauses = iter(RESEND_PAUSES)
         while True:
-            result = await self.send(flight, outgoing, labels, safe=intent.safe, owner=call.owner)
+            may = partial(self._may_go, call, rule)
+            result = await self.send(flight, outgoing, labels, safe=intent.safe, may=may)
             faults.reach(Point.ANSWER_COMPLETE)
             judgement = judge(result, flight.capture, rule, call, self._clock.now())
             pause = next(pauses, None)
             in_time = pause is not None and self._clock.monotonic() + pause < deadline
-            may = rule.in_doubt is OnDoubt.RESEND and key is not None
-            may = may and self._may_resend(flight, judgement, call)
-            if pause is None or not in_time or not may:
+            keyed = rule.in_doubt is OnDoubt.RESEND and key is not None
+            if pause is None or not in_time or not (keyed and self._may_resend(flight, judgement, call)):
                 return call, judgement
             if not await self._prepared(call, rule, judgement.settlement.why, pause):
                 return call, judgement
@@ -111,6 +118,14 @@ class Carrier:
         claimed before."""
         return self._store.owner == owner and self._store.owns()
 
+    def _may_go(self, call: Call, rule: Rule) -> bool:
+        """Asked at the last moment: of what is sent again also how old its key is, since a process may have
+        stood still between its decision and its first byte."""
+        usable = not call.unresolved or isinstance(
+            way_out(call, rule, now=self._clock.now(), mark=0.0), Resend
+        )
+        return usable and self._owns(call.owner)
+
     async def send_once(self, flight: Flight, outgoing: Outgoing, labels: Labels, tap: Tap) -> Result:
         """As if nobody stood between: what fails has failed, and `tap` hears all of it."""
         began, result = self._clock.monotonic(), LEFT
@@ -119,24 +134,28 @@ class Carrier:
             return self.upstream.send(outgoing, tap.onto(flight.capture), may_send)
 
         try:
-            result = await flight.interruptible(send, lambda: True)
+            result = await flight.interruptible(send, _unclaimed)
         finally:
             tap.ended(result)
         return self._sent(flight, labels, result, began)
 
     async def send(
-        self, flight: Flight, outgoing: Outgoing, labels: Labels, *, safe: bool, owner: str = ""
+        self,
+        flight: Flight,
+        outgoing: Outgoing,
+        labels: Labels,
+        *,
+        safe: bool,
+        may: Callable[[], bool] = _unclaimed,
     ) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
         began = self._clock.monotonic()
         capture = flight.capture
-        # Who has claimed nothing need not prove to be alive: what is only passed on goes out all the same.
-        owns = partial(self._owns, owner) if flight.identity is not None else lambda: True
 
         def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
             return self.upstream.send(outgoing, capture, may_send)
 
-        result = await flight.interruptible(send, owns)
+        result = await flight.interruptible(send, may)
         harmless = (isinstance(result, NotSent) and not result.for_good) or (
             isinstance(result, Lost) and safe and not capture.handed_on
         )
@@ -144,7 +163,7 @@ class Carrier:
             capture.restart()
             if isinstance(result, NotSent):
                 await self._clock.sleep(RECONNECT_PAUSE)
-            first, result = result, await flight.interruptible(send, owns)
+            first, result = result, await flight.interruptible(send, may)
             if isinstance(first, Lost) and isinstance(result, NotSent):
                 result = first  # it was sent, that time: it counts, and may have cost something
         return self._sent(flight, labels, result, began)

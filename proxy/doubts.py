@@ -120,8 +120,9 @@ class Doubts:
         if question is None:
             return Unclear("the probe asks for an argument that the call does not have")
         history = await self._store.history(call.key)
-        counts_from = absence_counts_from(_lost_at(history, self._clock.now()), out.timeouts.total, probe)
-        asked_at = self._clock.now()  # the answer is not younger than the question
+        known_since = self._ledger.known_doubts.since(call)
+        counts_from = absence_counts_from(known_since, out.timeouts.total, probe)
+        asked_at = self._clock.monotonic()  # the answer is not younger than the question
         told = await self._ask(question, call)
         if isinstance(told, str):
             return Unclear(told)
@@ -207,12 +208,6 @@ class Doubts:
                 cost_usd=cost_of(rule, status, headers, body),
             )
         await self._ledger.find_out(call, settlement, actor)
-
-
-def _lost_at(history: Sequence[Entry], now: float) -> float:
-    """When it was put in doubt last: its owner was found dead by then, or had sent its last byte."""
-    lost = [entry.at for entry in history if entry.after is State.IN_DOUBT and entry.event == Event.LOST]
-    return lost[-1] if lost else now
 
 
 def _is_repeat(call: Call, history: Sequence[Entry]) -> bool:

@@ -23,6 +23,7 @@ from proxy.drafting import Drafts
 from proxy.errors import StoreUnavailable
 from proxy.intended import Intent
 from proxy.keys import mint
+from proxy.known_doubts import KnownDoubts
 from proxy.observe import RECOVERED, Observer
 from proxy.overspent import over_budget
 from proxy.store.base import Store, Swap
@@ -75,6 +76,7 @@ class Ledger:
         self._drafts = Drafts(store=store, codec=codec, clock=clock, inline_body=inline_body, mint=mint)
         self._new_in_a_row = 0
         self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
+        self.known_doubts = KnownDoubts(store, clock)
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
 
     @property
@@ -108,6 +110,8 @@ class Ledger:
         self._observer.store_took("swap", self._clock.monotonic() - began)
         if swap.won and call.state in NEED_A_PERSON and entry.before is not call.state:
             self._observer.entered(call)
+        if swap.won and call.state is State.IN_DOUBT:
+            self.known_doubts.since(call)
         if call.run and swap.won:
             written = evolve(call, seq=swap.seq)
             self.answers.recorded(written)

@@ -27,6 +27,7 @@ async def sweep_once(store: Store, ledger: Ledger, observer: Observer, told: set
     for call in orphans.calls:
         settled += await ledger.recover(call) is not None
     await ledger.lapse_questions()
+    await ledger.known_doubts.look()
     return settled
 
 

@@ -103,9 +103,10 @@ class Unclear(NamedTuple):
 Finding: TypeAlias = Found | Absent | Unclear
 
 
-def absence_counts_from(lost_at: float, total_timeout: float, probe: Probe) -> float:
-    """`lost_at`: when its owner was found dead or, if it lived, had sent its last byte at the latest."""
-    return lost_at + total_timeout + probe.settle
+def absence_counts_from(known_since: float, total_timeout: float, probe: Probe) -> float:
+    """`known_since`: when its owner had been found dead or, if it lived, had sent its last byte, as far as
+    whoever asks has seen for itself (known_doubts.py)."""
+    return known_since + total_timeout + probe.settle
 
 
 class Unread:
@@ -117,7 +118,7 @@ def finding(
 ) -> Finding:
     """What a complete answer to the probe says. Only an honest true or false about a 2xx, or a false about a
     404, is an answer. `is_repeat`: an identical call may have been executed before it. `now`: when it was
-    asked."""
+    asked, by the clock that `counts_from` goes by."""
     if not 200 <= status < 300 and status != NOT_FOUND:
         return Unclear(f"the upstream answered the probe with {status}")
     if isinstance(answer, Unread):

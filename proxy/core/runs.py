@@ -71,9 +71,10 @@ class Occurrence:
         return [x for x in self.by(attempt) if x.fence == self.fence]
 
     def _hands_on(self, exchange: Exchange) -> bool:
-        """Where a settled row has no answer there is nothing to hand on: what still looks under way, served
-        by another process, has ended with a problem, and the mark is on its way or lost."""
-        return exchange.end is End.UNDER_WAY and (self.answered or self.state is State.PENDING)
+        """Where nothing is awaited and there is no answer, there is nothing to hand on: what still looks
+        under way, served by another process, has ended with a problem, and its mark is on its way or lost."""
+        has_something = self.answered or self.state in (State.PENDING, State.DONE)
+        return exchange.end is End.UNDER_WAY and has_something
 
     def standing(self, attempt: str) -> Standing:
         """For one attempt, and asked often: a row is looked at by one attempt's book only."""

@@ -7,9 +7,9 @@ import sys
 import time
 import traceback
 
+from tests.exchange.virtual_time import run
 from tests.proof.simulation.fate import Violation
 from tests.proof.simulation.history import History, play
-from tests.exchange.virtual_time import run
 
 
 def tell(seed: int) -> int:

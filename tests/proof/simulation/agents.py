@@ -45,8 +45,8 @@ class Program:
     finished: bool = False
 
     def is_exact(self, step: str) -> bool:
-        """Whether what it saw first it sees each time. Not where it calls the same more often: a lost mark may
-        cause a replay. Nor of a safe call whose retries cannot be told from parallel samples."""
+        """Whether what it saw first it sees each time. Not where it calls the same more often: a lost mark
+        may cause a replay. Nor of a safe call whose retries cannot be told from parallel samples."""
         return self.steps.count(step) == 1 and (self.tokens or not kind_of(step).safe)
 
     def meant(self, name: str) -> int:
@@ -142,7 +142,7 @@ class RunAgent:
             return
         program = self.program
         if not self.recorded(program.family(step), answer):
-            self.fate.broken(f"{program.run} was given {answer} for {step}, and the record has no such answer")
+            self.fate.broken(f"{program.run} was given {answer} for {step}, and it is not in the record")
         program.given.add((step, answer))
         if program.is_exact(step) and program.seen.setdefault(index, answer) != answer:
             self.fate.broken(f"{program.run} saw {program.seen[index]} of {step} once, and then {answer}")
@@ -158,7 +158,9 @@ def programs(fate: Fate, run: str) -> Program:
     return Program(run, tuple(fate.one_of(names) for _ in range(fate.between(2, 7))), fate.happens(0.5))
 
 
-async def healthy(fate: Fate, semel: Semel, sent: Callable[[str], list[bytes]], steps: tuple[str, ...]) -> None:
+async def healthy(
+    fate: Fate, semel: Semel, sent: Callable[[str], list[bytes]], steps: tuple[str, ...]
+) -> None:
     """An agent that neither crashes nor retries gets what it would get without semel, each time from the
     upstream, in order, however often it asks the same."""
     agent = Agent(semel, "only", "healthy")
@@ -172,4 +174,3 @@ async def healthy(fate: Fate, semel: Semel, sent: Callable[[str], list[bytes]], 
         answers = sent(step)
         if (got.kind, got.status, len(answers)) != ("executed", FINAL, made[step]) or got.body != answers[-1]:
             fate.broken(f"a healthy agent was altered: {step} gave {got}, the upstream said {answers}")
-

@@ -19,7 +19,7 @@ from tests.exchange.stage import Prepared
 from tests.runs.stage import identity_of
 
 TOTAL, SETTLE, WAIT = 30.0, 5.0, 60.0
-# How long the upstream remembers a key: little more than the margins of semel and a few of the longest pauses.
+# How long the upstream remembers a key: little more than semel's margin and a few of the longest pauses.
 RETENTION = 900.0
 FOR_GOOD = 1e9
 HEADERS: Headers = ((b"Host", b"upstream"), (b"Content-Type", b"application/json"))
@@ -36,7 +36,9 @@ class Kind(StrEnum):
         return self is Kind.SAFE
 
 
-PROBE = Probe(method="GET", target="/probe?name={body.name}", found="executed", result="answer", settle=SETTLE)
+PROBE = Probe(
+    method="GET", target="/probe?name={body.name}", found="executed", result="answer", settle=SETTLE
+)
 KEY = UpstreamKey(header="idempotency-key", retention=RETENTION, mismatch=frozenset({422}))
 _PLAIN = Rule(name="d", safe=False, ttl=FOR_GOOD, wait=WAIT)
 RULES = {

@@ -1,4 +1,4 @@
-"""How a process stands to the rest of the world: near or far, cut off, paused, dead; and who is taken for dead.
+"""How a process stands to the world: near or far, cut off, paused, dead; and who is taken for dead.
 
 A pause or a death falls between two messages: what a process does without waiting, nobody can interrupt from
 outside either. Hearts are modelled by when they fell silent. As with real ones, an owner stops acting before

@@ -21,7 +21,14 @@ SWEEP_EVERY = 45.0
 
 class Semel(RunProcess):
     def __init__(
-        self, fate: Fate, world: World, society: Society, upstream: Upstream, name: str, *, steady: bool = False
+        self,
+        fate: Fate,
+        world: World,
+        society: Society,
+        upstream: Upstream,
+        name: str,
+        *,
+        steady: bool = False,
     ) -> None:
         self.name, self.link = name, Link(fate, steady=steady)
         self._fate, self._society = fate, society

@@ -1,4 +1,4 @@
-"""The store as a process sees it: behind a link, slow, sometimes gone; and every write held against the table.
+"""The store as a process sees it: behind a link, slow, sometimes gone; every write held against the table.
 
 What is checked of each write that lands: it follows the row that it replaces, its event leads from that row's
 state to its own, only a claim raises the fence, and nothing open is ever removed or begun anew.
@@ -89,7 +89,8 @@ class Record(StagedStore):
         if not swapped.won:
             return swapped
         self._check_law(present, call, entry)
-        self._fate.tell(f"{self._name} wrote {call.id[:6]} {call.run}#{call.occurrence} {entry.event}: {call.state}")
+        which = f"{call.id[:6]} {call.run}#{call.occurrence}"
+        self._fate.tell(f"{self._name} wrote {which} {entry.event}: {call.state}")
         self.staged_in.moves += 1
         self._write_marks()
         self.staged_in.watchers.row_changed(call.key, call.version)
@@ -147,9 +148,9 @@ class Record(StagedStore):
         """From a pause, or the store is there again: the next beat tells the others, or this one that it was
         buried."""
         wait = self._fate.one_of((0.0, 0.1, HEARTBEAT))
-        asyncio.get_running_loop().call_later(wait, self._beat)
+        asyncio.get_running_loop().call_later(wait, self._beat_again)
 
-    def _beat(self) -> None:
+    def _beat_again(self) -> None:
         if not self.link.can_beat:
             return
         if self.owner in self._society.buried:
@@ -184,4 +185,3 @@ class Record(StagedStore):
     async def clock_mark(self, now: float) -> float:
         await self._there()
         return await super().clock_mark(now)
-

@@ -88,12 +88,12 @@ class Carrier:
             keyed = rule.in_doubt is OnDoubt.RESEND and key is not None
             if pause is None or not in_time or not (keyed and self._may_resend(flight, judgement, call)):
                 return call, judgement
+            flight.capture.restart()  # whoever joins from now on waits for the next answer
             if not await self._prepared(call, rule, judgement.settlement.why, pause):
                 return call, judgement
             assert judgement.settlement.doubt is not None
             call = evolve(call, unresolved=True, sends=call.sends + 1, doubt=judgement.settlement.doubt)
             flight.capture.unresolved = True
-            flight.capture.restart()
 
     def _may_resend(self, flight: Flight, judgement: Judgement, call: Call) -> bool:
         if judgement.settlement.doubt is None or judgement.mismatch:

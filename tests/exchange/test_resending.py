@@ -106,6 +106,22 @@ async def test_what_is_lost_is_sent_again_under_the_same_key(first: Step) -> Non
 
 
 @in_virtual_time
+async def test_who_joins_between_two_sends_sees_nothing_of_the_first() -> None:
+    """Its caller had left before a part came, so it may be sent again; the part is nobody's any more. Found
+    by the simulation (seed 11288): who joined during the pause read it, and the resend came to nothing."""
+    semel = Process(None, talk := Talk(), answers(201, b"charged"))
+    caller = semel.start(asked())
+    await until(talk.sent.is_set)
+    await quietly(caller)
+    talk.head(201, ((b"Content-Length", b"100"),))
+    talk.part(b"half of the first")
+    talk.end(Lost("broke off", 201))
+    await asyncio.sleep(RESEND_PAUSES[0] / 2)
+    assert await semel.call(asked()) == Got("joined", 201, b"charged")
+    assert not semel.notebook.told_of("defect")
+
+
+@in_virtual_time
 async def test_resends_are_bounded_and_then_it_is_doubt() -> None:
     """A few tries with growing pauses; then held, with the upstream's words; the next ask tries again."""
     seen = Seen()

@@ -28,7 +28,7 @@ from tests.exchange.virtual_time import run
 from tests.proof.simulation.agents import DONE, Answer, Program, RunAgent, healthy, programs, served
 from tests.proof.simulation.asking import Kind, asked, kind_of
 from tests.proof.simulation.fate import Fate
-from tests.proof.simulation.links import Society
+from tests.proof.simulation.links import DEAD_AFTER, Society
 from tests.proof.simulation.process import Semel
 from tests.proof.simulation.upstream import Upstream
 from tests.runs.stage import TENANT, identity_of
@@ -40,6 +40,7 @@ DELAYS = (0.0, 0.0, 0.0, 0.001, 0.1, 0.6, 1.0, 3.0, 5.0, 6.5, 40.0, 70.0, 400.0)
 ACTS = (
     *["ask"] * 8, *["crash"] * 3, "beside", "leave", *["kill"] * 2, *["pause"] * 3, *["wake"] * 3, "down",
     *["up"] * 2, *["lose_writes"] * 2, "sweep", "drain", *["resolve"] * 2, "clock", "clock_right",
+    *["overtake"] * 2,
 )  # fmt: skip
 # A clock may be wrong by any amount for a while; one that stays wrong, by less than the margins of semel.
 SET_WRONG = (-7200.0, -600.0, -30.0, -5.0, 5.0, 30.0, 60.0)
@@ -115,7 +116,10 @@ class History:
         self.tasks[number] = asyncio.ensure_future(self.agents[number].attempt())
 
     async def ask(self) -> None:
-        self.others.append(asyncio.ensure_future(self._caller(self._any(), self.fate.one_of(LOOSE))))
+        self._asks(self._any(), self.fate.one_of(LOOSE))
+
+    def _asks(self, semel: Semel, name: str) -> None:
+        self.others.append(asyncio.ensure_future(self._caller(semel, name)))
 
     async def _caller(self, semel: Semel, name: str) -> Got | Refusal | None:
         ask = asked(name)
@@ -167,6 +171,23 @@ class History:
             if semel.link.paused:
                 semel.link.wake()
                 semel.record.comes_back()
+
+    async def overtake(self) -> None:
+        """One stands still in the middle of a send for so long that it is buried; what it was sending is
+        settled and asked for again elsewhere; then it wakes, and has an answer of its own."""
+        name, slow = self.fate.one_of(LOOSE), self._any()
+        self._asks(slow, name)
+        await asyncio.sleep(self.fate.one_of((0.1, 1.0, 3.0)))
+        slow.link.pause()
+        await asyncio.sleep(DEAD_AFTER + 1)
+        other = next(semel for semel in self.semels if semel is not slow)
+        self.others.append(asyncio.ensure_future(other.sweep()))
+        await asyncio.sleep(self.fate.one_of((0.1, 3.0, 40.0)))
+        for row in [row for row in self.world.calls.values() if row.state is State.IN_DOUBT]:
+            await self._look_and_resolve(row, other)
+        self._asks(other, name)
+        await asyncio.sleep(self.fate.one_of((0.0, 0.1, 1.0, 3.0)))
+        await self.wake()
 
     async def down(self) -> None:
         link = self._any().link
@@ -330,7 +351,8 @@ class History:
 
 async def no_export(seen: Seen) -> AsyncIterator[bytes]:
     """Nobody exports anything here."""
-    for line in ():
+    nothing: tuple[bytes, ...] = ()
+    for line in nothing:
         yield line
 
 

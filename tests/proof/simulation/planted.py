@@ -1,0 +1,127 @@
+"""Five defects, put into the shipping code one at a time, to see that the simulation finds them.
+
+Each is a mistake that somebody could make, and that a suite of ordinary tests might not notice: everything
+works, until a process dies or stands still at the wrong moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import proxy.core.decide
+import proxy.ledger
+import proxy.runs.asking
+from proxy.core.decision import Claim, Decision
+from proxy.core.identity import Identity
+from proxy.core.intent import Call, Entry, Event, State, evolve
+from proxy.core.policy import Rule
+from proxy.core.run_record import End
+from proxy.core.runs import Occurrence
+from proxy.errors import StoreUnavailable
+from proxy.ledger import Ledger
+from proxy.store.base import Swap
+
+
+@contextmanager
+def claim_not_durable() -> Iterator[None]:
+    """Nobody has the call, so the claim is handed to the store, and the call is sent before the store has
+    said that it has it."""
+    writing = Ledger._swap
+
+    async def hastily(self: Ledger, call: Call, entry: Entry, *, expected: int, **more: Any) -> Swap:
+        written = writing(self, call, entry, expected=expected, **more)
+        if entry.event == Event.CLAIM and not call.run:
+            present = await self._store.get(call.key)
+            if (present.version if present is not None else 0) == expected:
+                asyncio.ensure_future(written).add_done_callback(_forgive)
+                return Swap(True)
+        return await written
+
+    with mock.patch.object(Ledger, "_swap", hastily):
+        yield
+
+
+def _forgive(written: asyncio.Future[Swap]) -> None:
+    error = None if written.cancelled() else written.exception()
+    if error is not None and not isinstance(error, StoreUnavailable):
+        raise error
+
+
+@contextmanager
+def fence_ignored() -> Iterator[None]:
+    """Whoever made the row last, an owner of before settles it with what it knows of its own send."""
+
+    def can_settle(present: Call, fence: int, event: Event) -> bool:
+        late = present.state in proxy.core.decide.LATE_ANSWERS_SETTLE and event is Event.ANSWERED
+        return present.state is State.PENDING or late
+
+    def same_row(present: Call, call: Call) -> bool:
+        return present.born == call.born
+
+    with (
+        mock.patch.object(proxy.core.decide, "can_settle", can_settle),
+        mock.patch.object(proxy.ledger, "_same_owner", same_row),
+    ):
+        yield
+
+
+@contextmanager
+def pending_expires() -> Iterator[None]:
+    """A claim is a lease: after a minute without news the call is taken for not made."""
+    deciding = proxy.core.decide.decide
+
+    def decide(
+        row: Call | None, identity: Identity, *, now: float, refresh: bool = False, rule: Rule | None = None
+    ) -> Decision:
+        if row is not None and row.state is State.PENDING and now - (row.sent_at or row.created_at) > 60:
+            return Claim(evolve(row, state=State.RELEASED))
+        return deciding(row, identity, now=now, refresh=refresh, rule=rule)
+
+    with mock.patch.object(proxy.core.decide, "decide", decide):
+        yield
+
+
+@contextmanager
+def resend_forgets_the_doubt() -> Iterator[None]:
+    """What is sent again under its key is taken for a first send: "refused" then speaks for both."""
+    resending = proxy.core.decide.resend
+
+    def resend(fresh: Call, over: Call, *, actor: str, now: float) -> tuple[Call, Entry, int]:
+        again, entry, expected = resending(fresh, over, actor=actor, now=now)
+        return evolve(again, unresolved=False, doubt=None), entry, expected
+
+    with mock.patch.object(proxy.core.decide, "resend", resend):
+        yield
+
+
+@contextmanager
+def lost_mark_becomes_a_send() -> Iterator[None]:
+    """What a dead proxy was handing on counts as delivered, so the next identical call is a new one."""
+
+    def delivered(rows: Iterable[Occurrence], dead: frozenset[str]) -> list[Occurrence]:
+        return [_as_delivered(row, dead) for row in rows]
+
+    with mock.patch.object(proxy.runs.asking, "with_dead_owners", delivered):
+        yield
+
+
+def _as_delivered(row: Occurrence, dead: frozenset[str]) -> Occurrence:
+    ended = (
+        replace(x, end=End.COMPLETE) if x.owner in dead and x.end is End.UNDER_WAY else x
+        for x in row.exchanges
+    )
+    return replace(row, exchanges=tuple(ended))
+
+
+PLANTED: dict[str, Callable[[], Any]] = {
+    "claim not durable": claim_not_durable,
+    "fence ignored": fence_ignored,
+    "pending expires": pending_expires,
+    "resend forgets the doubt": resend_forgets_the_doubt,
+    "a lost delivery mark becomes a send": lost_mark_becomes_a_send,
+}

@@ -95,6 +95,7 @@ class RunAgent:
     pick: Callable[[], Semel]
     recorded: Callable[[bytes, Answer], bool]
     attempts: int = 0
+    problem: Refusal | None = None  # the last that it was told
 
     async def attempt(self) -> bool:
         """Whether it came to its end."""
@@ -122,6 +123,7 @@ class RunAgent:
             self.fate.tell(f"{self.program.run} {attempt} step {index} {step}: {told}, taken {taken}")
             if isinstance(got, Got) and taken:
                 return got
+            self.problem = got if isinstance(got, Refusal) else None
             if isinstance(got, HELD):
                 return None
             if isinstance(got, UpstreamUnreachable | UpstreamTimeout) and self.fate.happens(0.3):

@@ -20,7 +20,7 @@ from proxy import operator
 from proxy.admin.run_desk import LocalRunDesk
 from proxy.admin.run_views import Seen
 from proxy.core.intent import Call, State
-from proxy.errors import DecisionRefused, NotFound, Refusal
+from proxy.errors import DecisionRefused, NotFound, Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.operator import Verdict
 from tests.exchange.stage import Got
 from tests.exchange.staged_store import World
@@ -222,9 +222,9 @@ class History:
         """A person who asked the upstream: truthful, but perhaps too late."""
         outs = [out for sent in self.upstream.outs.values() for out in sent if out.row == row.key]
         executed = any(out.executes or self._is_known(out.key) for out in outs)
-        open_outs = [out for out in outs if not out.proven]
-        for out in open_outs:  # from when the word lands, and nobody knows when that is
-            out.proven = not executed
+        news = [out for out in outs if not executed and not out.resolved]
+        for out in news:  # from when the word lands, and nobody knows when that is
+            out.resolved = True
         looking = operator.resolve(
             semel.store,
             semel.ledger.answers,
@@ -240,8 +240,8 @@ class History:
             async with asyncio.timeout(BOUND):
                 await looking
         except DecisionRefused:
-            for out in open_outs:
-                out.proven = False
+            for out in news:
+                out.resolved = False
         except (Refusal, TimeoutError):  # the store failed: the decision may have landed all the same
             pass
 
@@ -315,11 +315,13 @@ class History:
             if await asyncio.wait_for(agent.attempt(), BOUND * len(agent.program.steps)):
                 return True
             await self._settle_all()
+            if isinstance(agent.problem, UpstreamUnreachable | UpstreamTimeout):
+                await self._forget_failures(agent.program)
         return False
 
     async def _settle_all(self) -> None:
-        """What only a person can end: a doubt; a failure that an attempt went past; an attempt that leaves
-        the record, because a lost mark made one call of two."""
+        """What only a person can end: a doubt; an attempt that leaves the record, because a lost mark made
+        one call of two."""
         semel = self.steady
         desk = LocalRunDesk(
             store=semel.store, clock=semel.clock, tenant=TENANT, retention=None, export=no_export
@@ -330,10 +332,18 @@ class History:
         for row in list(self.world.calls.values()):
             if row.state is State.IN_DOUBT:
                 await self._look_and_resolve(row, semel)
-            elif row.state is State.RELEASED and row.in_run is not None and row.in_run.receipts:
+
+    async def _forget_failures(self, program: Program) -> None:
+        """One that an attempt went past is given again until a person forgets it; then the call is another,
+        and so is what is seen of it."""
+        semel = self.steady
+        for row in list(self.world.calls.values()):
+            failed = row.in_run is not None and bool(row.in_run.receipts)
+            if row.run == program.run and row.state is State.RELEASED and failed:
                 await operator.forget(
                     semel.store, semel.clock, row.id, reason="it is back", actor="ada", version=None
                 )
+                program.seen.clear()
 
     def _nothing_is_lost(self) -> None:
         """What anybody saw to its end is in the record still, and outside runs it is the only answer."""

@@ -36,7 +36,14 @@ class Out:
     key: str
     executes: bool  # sooner or later; nobody but the upstream knows
     at: float
-    proven: bool = False
+    refused: bool = False  # it said no, and somebody heard it
+    absent: bool = False  # it said so when it was asked
+    resolved: bool = False  # a person did
+
+    @property
+    def proven(self) -> bool:
+        """It is known that nothing came of it, and nothing will."""
+        return self.refused or self.absent or self.resolved
 
 
 @dataclass(slots=True)
@@ -100,7 +107,7 @@ class Upstream:
         await link.awake()
         if way == "breaks":
             return Lost("broke off", status)
-        sent.proven = sent.proven or way == "refused"
+        sent.refused = way == "refused"
         await sink.data(body[3:])
         return Answered(status)
 
@@ -185,7 +192,7 @@ class Upstream:
     def says_absent(self, name: str) -> None:
         """Whoever hears it may send what will never be executed."""
         for out in self.outs[name]:
-            out.proven = out.proven or not out.executes
+            out.absent = out.absent or not out.executes
 
 
 @dataclass

@@ -21,6 +21,7 @@ from proxy.core.occurrence import (
     repeat_in_run,
 )
 from proxy.core.policy import Mode, Repeat, Scope
+from proxy.core.run_record import Receipt
 from proxy.core.runs import (
     End,
     Exchange,
@@ -206,6 +207,27 @@ def test_a_resend_is_the_same_call_and_keeps_its_uses() -> None:
 def test_used_up_counts_what_is_complete_or_under_way(end: End, used: bool) -> None:
     """ "that many deliveries of the present answer are complete or under way" """
     assert is_used_up(row(1, x(end=end)), "a1", NOWHERE) is used
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("state", [State.RELEASED, State.IN_DOUBT, State.DENIED])
+def test_what_settled_without_an_answer_hands_nothing_on(state: State, safe: bool) -> None:
+    """Served by another process, it has ended in a problem whose mark is not here yet: "an exchange … ended
+    by a problem of semel, is still owed". Found by the simulation (seed 116), and by the kill soak."""
+    failed = row(1, x(end=End.UNDER_WAY, owner="p2"), state=state, safe=safe)
+    assert not is_used_up(failed, "a1", NOWHERE)
+    assert choose_occurrence([failed], ask(safe=safe), NOWHERE) == Existing(1, Why.NEXT)
+    handed_on = replace(failed, answered=True)
+    assert is_used_up(handed_on, "a1", NOWHERE)
+
+
+@pytest.mark.parametrize("end", [End.PROBLEM, End.UNDER_WAY])
+def test_a_failure_that_was_gone_past_is_not_given_twice(end: End) -> None:
+    """Marked or not yet: beyond the effect that came after it, its retry is the next occurrence."""
+    failed = row(1, x(end=end, owner="p2"), state=State.RELEASED)
+    failed = replace(failed, receipts=(Receipt(attempt="a1", problem="upstream-timeout", position=1),))
+    assert is_used_up(failed, "a1", Frontier(last_effect=2, asked=2))
+    assert not is_used_up(failed, "a1", Frontier(last_effect=2, asked=0))
 
 
 def test_an_answer_still_being_handed_on_is_joined_rather_than_sent_again() -> None:

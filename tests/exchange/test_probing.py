@@ -15,6 +15,7 @@ from proxy.core.intent import State
 from proxy.core.patterns import PathPattern
 from proxy.core.policy import Rule
 from proxy.errors import InDoubt
+from proxy.recovery import sweep_once
 from tests.exchange.stage import (
     EFFECT,
     Got,
@@ -118,6 +119,44 @@ async def test_a_dead_owners_call_counts_from_when_its_death_was_seen() -> None:
         await second.call(asked())
     await asyncio.sleep(SETTLED)
     assert (await second.call(asked())).kind == "executed"
+
+
+@in_virtual_time
+@pytest.mark.parametrize("wrong", [-7200.0, -600.0, 600.0, 7200.0])
+async def test_a_clock_that_is_wrong_makes_no_absence_count(wrong: float) -> None:
+    """Neither the clock of the process that lost it nor that of the one that asks. Found by the simulation
+    (seeds 1510 and 2395): what others wrote down, and clocks that are set, measure nothing."""
+    world = World()
+    first, second = Process(world, lost()), Process(world, MISS, MISS, answers(201))
+    first.clock.offset = wrong
+    with pytest.raises(InDoubt):
+        await first.call(asked())
+    with pytest.raises(InDoubt, match="counts only in 605 s"):
+        await second.call(asked())
+    second.clock.offset = -wrong
+    with pytest.raises(InDoubt, match="counts only in 605 s"):
+        await second.call(asked())
+    await asyncio.sleep(SETTLED)
+    second.upstream.steps[:0] = [MISS]
+    assert (await second.call(asked())).kind == "executed"
+
+
+@in_virtual_time
+async def test_a_doubt_is_known_from_the_first_sweep_on() -> None:
+    """Whoever has watched it for so long need not be asked first; one that is settled is forgotten, and one
+    that is sent again is another."""
+    world = World()
+    first, second = Process(world, lost()), Process(world, MISS, lost(), MISS)
+    with pytest.raises(InDoubt):
+        await first.call(asked())
+    await sweep_once(second.store, second.ledger, second.notebook)
+    await asyncio.sleep(SETTLED)
+    with pytest.raises(InDoubt):  # absent, so it was sent, and lost again
+        await second.call(asked())
+    await sweep_once(second.store, second.ledger, second.notebook)
+    with pytest.raises(InDoubt, match="counts only in"):
+        await second.call(asked())
+    assert len(second.ledger.known_doubts._since) == 1
 
 
 @in_virtual_time

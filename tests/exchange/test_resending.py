@@ -19,7 +19,7 @@ from proxy.core.upstream_key import can_carry
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
 from proxy.store.base import BlobRef
-from proxy.upstream.base import Lost, Outgoing, Result, Sink
+from proxy.upstream.base import Lost, NotSent, Outgoing, Result, Sink
 from tests.exchange.stage import (
     EFFECT,
     Got,
@@ -103,6 +103,28 @@ async def test_what_is_lost_is_sent_again_under_the_same_key(first: Step) -> Non
     assert [entry.event for entry in semel.events(asked())] == ["claim", "resent", "answered"]
     assert await semel.call(asked()) == Got("replayed", 201, b"charged")
     assert len(seen.outs) == 2
+
+
+@in_virtual_time
+async def test_a_key_grows_old_between_the_decision_and_the_first_byte() -> None:
+    """A process may stand still for as long as it likes after it has decided. Found by the simulation (seed
+    1628): it woke, and sent under a key that the upstream had forgotten."""
+
+    async def stands_still(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+        await asyncio.sleep(24 * HOUR)
+        assert not may_send()
+        return NotSent("this process may no longer send")
+
+    world = World()
+    first = Process(world, Talk())
+    caller = first.start(asked())
+    await until(lambda: bool(first.flights.in_flight))
+    await first.die()
+    await quietly(caller)
+    second = Process(world, stands_still, stands_still)
+    with pytest.raises(InDoubt, match="nothing was sent now"):
+        await second.call(asked())
+    assert second.state(asked()) is State.IN_DOUBT
 
 
 @in_virtual_time

@@ -13,7 +13,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.errors import Diverged, InDoubt, Refusal, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import (
+    AwaitingApproval,
+    Denied,
+    Diverged,
+    InDoubt,
+    Refusal,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from proxy.stream import CutOff
 from tests.exchange.stage import Got
 from tests.proof.simulation.asking import RULES, Kind, kind_of, sending
@@ -27,7 +35,7 @@ PATIENCE, PAUSES = 110.0, (0.0, 0.1, 1.0, 10.0)
 TRIES = 8
 DONE = frozenset({FINAL, 200})
 # What an agent takes for the end of its attempt: a person has to see to it.
-HELD = (InDoubt, Diverged)
+HELD = (InDoubt, Diverged, AwaitingApproval, Denied)
 
 Answer = tuple[int, bytes]
 

@@ -1,4 +1,5 @@
-"""Four kinds of calls (semantics 4): safe, with an upstream key, with a probe, with neither.
+"""Four kinds of calls (semantics 4): safe, with an upstream key, with a probe, with neither; and the last
+once more where a person has to permit each of them.
 
 A call's body says its name, so that the upstream knows which call a request is, and a probe what it asks for.
 """
@@ -10,7 +11,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from proxy.asking import Ask
-from proxy.core.clauses import OnDoubt, Probe, UpstreamKey
+from proxy.core.clauses import Approval, OnDoubt, Probe, UpstreamKey
 from proxy.core.identity import Identity
 from proxy.core.policy import Rule
 from proxy.intended import Intent
@@ -30,6 +31,7 @@ class Kind(StrEnum):
     KEYED = "b"
     PROBED = "c"
     PLAIN = "d"
+    PERMITTED = "e"
 
     @property
     def safe(self) -> bool:
@@ -46,6 +48,7 @@ RULES = {
     Kind.KEYED: replace(_PLAIN, name="b", upstream_key=KEY, in_doubt=OnDoubt.RESEND),
     Kind.PROBED: replace(_PLAIN, name="c", probe=PROBE, in_doubt=OnDoubt.PROBE),
     Kind.PLAIN: _PLAIN,
+    Kind.PERMITTED: replace(_PLAIN, name="e", approval=Approval(wait=5.0, expires=300.0)),
 }
 
 
@@ -80,6 +83,7 @@ def sending(name: str) -> Tagged:
         total=TOTAL,
         target=f"/{name}".encode(),
         headers=HEADERS,
+        bound_to=name.encode() if kind is Kind.PERMITTED else b"",
     )
 
 

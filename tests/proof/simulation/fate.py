@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
@@ -25,6 +26,7 @@ class Fate:
         self._dice = Random(seed)
         self.told: list[tuple[float, str]] = []
         self.violations: list[str] = []
+        self.permits: Counter[bytes] = Counter()  # by row: how often a person has let it go out
 
     def tell(self, what: str) -> None:
         self.told.append((asyncio.get_running_loop().time(), what))

@@ -39,8 +39,8 @@ LOOSE = tuple(f"loose-{kind}" for kind in Kind)
 DELAYS = (0.0, 0.0, 0.0, 0.001, 0.1, 0.6, 1.0, 3.0, 5.0, 6.5, 40.0, 70.0, 400.0)
 ACTS = (
     *["ask"] * 8, *["crash"] * 3, "beside", "leave", *["kill"] * 2, *["pause"] * 3, *["wake"] * 3, "down",
-    *["up"] * 2, *["lose_writes"] * 2, "sweep", "drain", *["resolve"] * 2, "clock", "clock_right",
-    *["overtake"] * 2,
+    *["up"] * 2, *["lose_writes"] * 2, "sweep", "drain", *["resolve"] * 2, *["decide"] * 2, "clock",
+    "clock_right", *["overtake"] * 2,
 )  # fmt: skip
 # A clock may be wrong by any amount for a while; one that stays wrong, by less than the margins of semel.
 SET_WRONG = (-7200.0, -600.0, -30.0, -5.0, 5.0, 30.0, 60.0)
@@ -218,6 +218,24 @@ class History:
             if row.state is State.IN_DOUBT and self.fate.happens(0.5):
                 await self._look_and_resolve(row, self._any())
 
+    async def decide(self) -> None:
+        for row in list(self.world.calls.values()):
+            if row.state is State.AWAITING_APPROVAL and self.fate.happens(0.7):
+                await self._decide(row, self._any(), permit=self.fate.happens(0.7))
+
+    async def _decide(self, row: Call, semel: Semel, *, permit: bool) -> None:
+        """A person who is asked, and whose word may come too late or get lost."""
+        with suppress(Refusal, TimeoutError):
+            async with asyncio.timeout(BOUND):
+                if permit:
+                    await operator.approve(
+                        semel.store, semel.clock, row.id, reason="yes", actor="ada", version=None
+                    )
+                else:
+                    await operator.deny(
+                        semel.store, semel.clock, row.id, reason="no", actor="ada", version=None, ttl=50.0
+                    )
+
     async def _look_and_resolve(self, row: Call, semel: Semel) -> None:
         """A person who asked the upstream: truthful, but perhaps too late."""
         outs = [out for sent in self.upstream.outs.values() for out in sent if out.row == row.key]
@@ -304,14 +322,14 @@ class History:
                 self.fate.broken(f"{program.run} never comes to its end")
 
     async def _until_answered(self, name: str) -> None:
-        for _ in range(3):
+        for _ in range(5):
             if isinstance(await asyncio.wait_for(self._caller(self.steady, name), BOUND), Got):
                 return
             await self._settle_all()
         self.fate.broken(f"whoever asks for {name} is never answered")
 
     async def _until_finished(self, agent: RunAgent) -> bool:
-        for _ in range(len(agent.program.steps) + 2):
+        for _ in range(3 * len(agent.program.steps) + 2):
             if await asyncio.wait_for(agent.attempt(), BOUND * len(agent.program.steps)):
                 return True
             await self._settle_all()
@@ -320,8 +338,8 @@ class History:
         return False
 
     async def _settle_all(self) -> None:
-        """What only a person can end: a doubt; an attempt that leaves the record, because a lost mark made
-        one call of two."""
+        """What only a person can end: a doubt; a question; an attempt that leaves the record, because a lost
+        mark made one call of two."""
         semel = self.steady
         desk = LocalRunDesk(
             store=semel.store, clock=semel.clock, tenant=TENANT, retention=None, export=no_export
@@ -332,6 +350,8 @@ class History:
         for row in list(self.world.calls.values()):
             if row.state is State.IN_DOUBT:
                 await self._look_and_resolve(row, semel)
+            elif row.state is State.AWAITING_APPROVAL:
+                await self._decide(row, semel, permit=True)
 
     async def _forget_failures(self, program: Program) -> None:
         """One that an attempt went past is given again until a person forgets it; then the call is another,
@@ -366,7 +386,9 @@ async def no_export(seen: Seen) -> AsyncIterator[bytes]:
         yield line
 
 
-_HEALTHY = tuple(f"healthy-{what}-{kind}" for what in ("one", "two") for kind in Kind)
+_HEALTHY = tuple(
+    f"healthy-{what}-{kind}" for what in ("one", "two") for kind in Kind if kind is not Kind.PERMITTED
+)
 
 
 def play(seed: int) -> Fate:

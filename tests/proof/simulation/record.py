@@ -89,6 +89,7 @@ class Record(StagedStore):
         if not swapped.won:
             return swapped
         self._check_law(present, call, entry)
+        self._fate.permits[call.key] += entry.event == Event.APPROVE
         which = f"{call.id[:6]} {call.run}#{call.occurrence}"
         self._fate.tell(f"{self._name} wrote {which} {entry.event}: {call.state}")
         self.staged_in.moves += 1

@@ -127,6 +127,9 @@ class Upstream:
             return sent
         if any(earlier.row == sent.row and not (key and earlier.key == key) for earlier in before):
             self.fate.broken(f"{name} was sent again after a send that may have executed")
+        mine = sum(earlier.row == sent.row for earlier in (*before, sent))
+        if kind_of(name) is Kind.PERMITTED and mine > self.fate.permits[sent.row]:
+            self.fate.broken(f"{name} was sent, and nobody has permitted it")
         if len({earlier.row for earlier in (*before, sent)}) > self.meant(name):
             self.fate.broken(f"{name} was sent more often than it was meant")
         return sent

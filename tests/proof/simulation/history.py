@@ -354,12 +354,12 @@ class History:
                 await self._decide(row, semel, permit=True)
 
     async def _forget_failures(self, program: Program) -> None:
-        """One that an attempt went past is given again until a person forgets it; then the call is another,
-        and so is what is seen of it."""
+        """Of reads: one that an attempt went past is given again until a person forgets it; then the call is
+        another, and so is what is seen of it."""
         semel = self.steady
         for row in list(self.world.calls.values()):
             failed = row.in_run is not None and bool(row.in_run.receipts)
-            if row.run == program.run and row.state is State.RELEASED and failed:
+            if row.run == program.run and row.safe and row.state is State.RELEASED and failed:
                 await operator.forget(
                     semel.store, semel.clock, row.id, reason="it is back", actor="ada", version=None
                 )

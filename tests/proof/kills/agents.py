@@ -23,6 +23,7 @@ from tests.proof.kills.draw import STOP, TERM, Harm
 
 STEPS = 24
 THINK = 0.04
+LAST = "last"  # start of a work
 LEFT_AFTER = 3  # held so often
 
 
@@ -88,7 +89,7 @@ class Seat:
 
     async def _start(self, work: str, *, last: bool = False) -> int:
         self.started += 1
-        log = self.logs / f"{work}+{self.number}-{self.started}.log"
+        log = self.logs / f"{work}+{self.number}-{LAST if last else self.started}.log"
         spec: dict[str, Any] = {
             "ports": self.ports, "work": work, "seed": self.seed, "steps": STEPS, "log": str(log),
             "prefix": f"/@{work}+{self.started}" if self.kind.in_run else "", "keyed": self.kind.keyed,
@@ -101,7 +102,7 @@ class Seat:
         return status
 
     def _last_words(self, work: str, status: int) -> str:
-        last = [seen for seen in seen_in(self.logs) if seen.log.endswith(f"+{self.number}-{self.started}")]
+        last = [seen for seen in seen_in(self.logs) if seen.log.startswith(f"{work}+{self.number}-")]
         told = "\n".join(map(str, last[-5:]))
         return (
             f"seed {self.seed}: {work} ended with {status}{' (astray)' if status == ASTRAY else ''}\n{told}"
@@ -152,7 +153,7 @@ class Seen(NamedTuple):
     @property
     def is_answer(self) -> bool:
         """An answer to keep: what passed without a record is nobody's promise."""
-        return self.status == 200 and not self.problem and self.semel != "passed"
+        return self.status == 200 and self.semel in ("executed", "replayed", "joined")
 
 
 def seen_in(logs: Path) -> list[Seen]:

@@ -38,7 +38,7 @@ from tests.proof.kills.wire import Wire
 
 CYCLES = 100  # of a round
 BETWEEN = 8  # connections of agents between two harms, at least
-STUCK = 60.0
+STUCK = 120.0
 TOLD = 5  # stories of a failed round
 
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from proxy.core.intent import Event, State
-from tests.proof.kills.agents import Seen
+from tests.proof.kills.agents import LAST, Seen
 from tests.proof.kills.books import Line
 from tests.proof.kills.record import Row
 from tests.proof.kills.script import EFFECTS
 
 # What may be said about a call whose answer was seen before: only that the record is out of reach.
 STILL_SAID = {"store-unavailable"}
+FAILURES = {"upstream-unreachable", "upstream-timeout"}
 
 
 class Wrong(NamedTuple):
@@ -70,12 +71,18 @@ def answers_that_changed(told: Accounts) -> Found:
 
 
 def answers_lost(told: Accounts) -> Found:
-    """What was seen once is given whenever it is asked for later."""
+    """What was seen once is given whenever it is asked for later, and in the end. Where the first attempt saw
+    it fail before, and made a call with effects after that, later ones see it fail first."""
     for step, seen in told.seen_of.items():
         first = min((one.at for one in seen if one.is_answer), default=float("inf"))
+        failed = any(row.state is State.RELEASED for row in told.by_step[step])
+        allowed = STILL_SAID | (FAILURES if failed else set())
         for one in seen:
-            if one.asked_at > first and one.problem and one.problem not in STILL_SAID:
+            if one.asked_at > first and one.problem and one.problem not in allowed:
                 yield step, f"answered before, and then {one.problem}"
+        in_the_end = [one for one in seen if one.log.endswith(f"-{LAST}")]
+        if first < float("inf") and not any(one.is_answer for one in in_the_end):
+            yield step, "answered before, and not in the end"
 
 
 def effects_without_account(told: Accounts) -> Found:
@@ -110,6 +117,13 @@ def not_listed(told: Accounts) -> Found:
     for call_id in doubtful.keys() ^ told.listed:
         why = "in doubt and not listed" if call_id in doubtful else "listed, and not in doubt"
         yield doubtful.get(call_id, call_id), why
+
+
+def answers_of_strangers(told: Accounts) -> Found:
+    """Whatever an agent was told was said by semel, and is one of the things that it says."""
+    for seen in told.seen:
+        if not seen.is_answer and not seen.problem and seen.semel != "passed":
+            yield seen.step, f"an agent was told {seen.status} {seen.semel!r}"
 
 
 def doubt_without_account(told: Accounts) -> Found:
@@ -166,6 +180,7 @@ CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     answers_out_of_nothing,
     left_pending,
     not_listed,
+    answers_of_strangers,
     doubt_without_account,
     diverged_without_cause,
     one_call_per_step,

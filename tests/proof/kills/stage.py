@@ -43,7 +43,7 @@ rules:
       settle: {settle}ms
   - {{name: d, match: {{method: POST, path: /d}}, wait: 4s}}
 """
-START_WITHIN = 60.0
+START_WITHIN = 120.0
 
 
 def write_policy(directory: Path, port: int) -> Path:

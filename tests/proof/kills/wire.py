@@ -33,9 +33,11 @@ class Wire:
         self._alive: dict[Passage, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        # Bound and never listened on: the port stays this wire's own, also while connections are refused.
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self.port = self._kept.getsockname()[1]
         return self
 
     async def __aexit__(
@@ -46,11 +48,14 @@ class Wire:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._kept.close()
 
     async def lead_to(self, target: int) -> None:
         self._target = target
         if self._server is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=WHOLE)
+            self._server = await asyncio.start_server(
+                self._accept, "127.0.0.1", self.port, limit=WHOLE, reuse_port=True
+            )
 
     def refuse(self) -> None:
         """Nobody is there: new connections are refused; those there are end as their server ends them."""

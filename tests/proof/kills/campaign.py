@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -62,10 +62,10 @@ class Round:
         address: Callable[[int], str] | None,
         figures: Figures,
         semels: int,
-        entry: str = "tests.serve_armed",
+        planted: str = "",
     ) -> None:
         self._directory, self._seed, self._server, self._address = directory, seed, server, address
-        self._figures, self._entry, self._count = figures, entry, semels
+        self._figures, self._planted, self._count = figures, planted, semels
         self._stack = AsyncExitStack()
         self._mending: set[asyncio.Task[None]] = set()
         self._faults: list[Fault] = []
@@ -100,13 +100,11 @@ class Round:
             self._store.well.set()
             stack.enter_context(ambient.kept_in(self._address(self._store_wire.port)))
         policies = write_policy(self._directory / "policies", self._world_wire.port)
+        first = SemelProcess(self._state, policies)
+        if self._planted:
+            first = replace(first, entry="tests.proof.kills.planted", faults={self._planted: {}})
         self._semels = [
-            Semel(
-                f"semel {n}",
-                lambda: SemelProcess(self._state, policies, entry=self._entry),
-                wire,
-                self._store,
-            )
+            Semel(f"semel {n}", lambda: replace(first), wire, self._store)
             for n, wire in enumerate(self._agent_wires)
         ]
         for semel in self._semels:
@@ -266,7 +264,7 @@ class Campaign:
     seed: int
     server: Server | None = None
     address: Callable[[int], str] | None = None
-    entry: str = "tests.serve_armed"
+    planted: str = ""  # a defect
     figures: Figures = field(default_factory=Figures)
 
     async def run(self, cycles: int) -> None:
@@ -281,5 +279,5 @@ class Campaign:
     def round(self, directory: Path, seed: int) -> Round:
         return Round(
             directory, seed, server=self.server, address=self.address, figures=self.figures,
-            semels=1 if self.server is None else 2, entry=self.entry,
+            semels=1 if self.server is None else 2, planted=self.planted,
         )  # fmt: skip

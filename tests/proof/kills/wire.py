@@ -48,6 +48,7 @@ class Wire:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is gone then
         self._kept.close()
 
     async def lead_to(self, target: int) -> None:
@@ -110,6 +111,9 @@ class Passage:
         except OSError:
             _reset(writer)
             return
+        except asyncio.CancelledError:
+            writer.close()
+            raise
         self._writers = {False: far_writer, True: writer}
         if self._planned is not None and self._planned.what == SLICED:
             self._piece = self._planned.piece

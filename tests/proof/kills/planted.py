@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from proxy.admin.desk import Desk
+from proxy.admin.desk import LocalDesk
 from proxy.answers import Answers, Produced
 from proxy.cli import main
 from proxy.core import decide
@@ -57,13 +57,13 @@ def _another_answer_is_replayed() -> None:
 
 
 def _doubt_is_hidden() -> None:
-    calls = Desk.calls
+    calls = LocalDesk.calls
 
-    async def others(self: Desk, query: Any) -> dict[str, Any]:
+    async def others(self: LocalDesk, query: Any) -> dict[str, Any]:
         whole = await calls(self, query)
         return whole | {"calls": [call for call in whole["calls"] if call["state"] != "in_doubt"]}
 
-    Desk.calls = others  # type: ignore[method-assign]
+    LocalDesk.calls = others  # type: ignore[method-assign]
 
 
 DEFECTS: dict[str, Callable[[], None]] = {

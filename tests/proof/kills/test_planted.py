@@ -31,7 +31,6 @@ async def test_a_planted_defect_is_found(defect: str, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, seed, planted=defect)
     with pytest.raises(AssertionError, match=FOUND_BY[defect]) as failed:
         await campaign.run(CYCLES)
-        print(campaign.figures)
     said = str(failed.value)
     print(said)
     assert f"seed {seed}" in said

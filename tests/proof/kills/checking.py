@@ -113,10 +113,11 @@ def left_pending(told: Accounts) -> Found:
 
 def not_listed(told: Accounts) -> Found:
     """What is in doubt is listed, and nothing else is."""
-    doubtful = {row.id: row.step for row in told.rows if row.state is State.IN_DOUBT}
-    for call_id in doubtful.keys() ^ told.listed:
+    steps = {row.id: row.step for row in told.rows}
+    doubtful = {row.id for row in told.rows if row.state is State.IN_DOUBT}
+    for call_id in doubtful ^ told.listed:
         why = "in doubt and not listed" if call_id in doubtful else "listed, and not in doubt"
-        yield doubtful.get(call_id, call_id), why
+        yield steps.get(call_id, call_id), why
 
 
 def answers_of_strangers(told: Accounts) -> Found:

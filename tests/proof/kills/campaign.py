@@ -100,7 +100,9 @@ class Round:
             self._store.well.set()
             stack.enter_context(ambient.kept_in(self._address(self._store_wire.port)))
         policies = write_policy(self._directory / "policies", self._world_wire.port)
-        first = SemelProcess(self._state, policies)
+        # On its own store every other semel has two workers.
+        workers = ("--workers", "2") if self._server is None and self._seed % 2 else ()
+        first = SemelProcess(self._state, policies, options=workers)
         if self._planted:
             first = replace(first, entry="tests.proof.kills.planted", faults={self._planted: {}})
         self._semels = [

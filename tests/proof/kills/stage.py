@@ -21,6 +21,7 @@ from tests.inside import call
 from tests.process import ROOT, SemelProcess
 from tests.proof.kills.draw import SETTLE, STOP, TERM, TOTAL, Harm
 from tests.proof.kills.wire import Wire
+from tests.servers.postgres import children_of
 
 POLICY = """\
 upstream: up
@@ -157,7 +158,8 @@ class World(Player):
 
 
 class Semel(Player):
-    """`store`: it does not start without; whoever works with it must be up."""
+    """`store`: it does not start without; whoever works with it must be up. Of one with workers, harm comes
+    to all of them, or to a single worker."""
 
     def __init__(self, name: str, make: Callable[[], SemelProcess], wire: Wire, store: Store | None) -> None:
         super().__init__(name)
@@ -168,7 +170,20 @@ class Semel(Player):
 
     def processes(self) -> list[int]:
         assert self.process is not None
-        return [self.process.pid]
+        return [self.process.pid, *children_of(self.process.pid)]
+
+    async def harm(self, harm: Harm) -> Callable[[], Coroutine[None, None, None]]:
+        await self.well.wait()
+        _, *workers = self.processes()
+        worker = workers[harm.piece % len(workers) :][:1] if workers and harm.down else []
+        if not worker:
+            return await super().harm(harm)
+        self.well.clear()
+        if harm.what == STOP:
+            _tell(worker, signal.SIGSTOP)
+            return lambda: self._wake(worker, harm.seconds)
+        _tell(worker, signal.SIGTERM if harm.what == TERM else signal.SIGKILL)
+        return lambda: self._wake([], 0.0)  # it is started again by the one that started it
 
     @property
     def port(self) -> int:

@@ -59,7 +59,7 @@ def seeded() -> int:
 
 
 async def test_kill_cycles_embedded(tmp_path: Path) -> None:
-    """One semel on its own store."""
+    """One semel on its own store; in every other round it has two workers."""
     await run(Campaign(tmp_path, seeded()), "embedded", EMBEDDED)
 
 

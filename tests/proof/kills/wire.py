@@ -29,6 +29,7 @@ class Wire:
         self.port = 0
         self.opened = 0  # connections that somebody took
         self.struck = 0  # how often harm came to one
+        self._over = False
         self._next: deque[Harm] = deque()
         self._alive: dict[Passage, asyncio.Task[None]] = {}
 
@@ -44,10 +45,13 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.refuse()
-        tasks = list(self._alive.values())
-        for task in tasks:
+        self._over = True
+        alive = dict(self._alive)
+        for task in alive.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*alive.values(), return_exceptions=True)
+        for passage in alive:
+            passage.end()  # also one that had not begun
         await asyncio.sleep(0)  # what was closed is gone then
         self._kept.close()
 
@@ -79,6 +83,9 @@ class Wire:
         self.struck += 1
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._over:  # it came while the door was being shut
+            writer.transport.abort()
+            return
         passage = Passage(reader, writer, self._next.popleft() if self._next else None, self._count)
         task = asyncio.get_running_loop().create_task(passage.run(self._target))
         self._alive[passage] = task
@@ -111,9 +118,6 @@ class Passage:
         except OSError:
             _reset(writer)
             return
-        except asyncio.CancelledError:
-            writer.close()
-            raise
         self._writers = {False: far_writer, True: writer}
         if self._planned is not None and self._planned.what == SLICED:
             self._piece = self._planned.piece
@@ -132,6 +136,9 @@ class Passage:
                 _reset(writer)
             else:
                 writer.close()
+
+    def end(self) -> None:
+        self._near[1].close()
 
     def strike(self, harm: Harm) -> None:
         self._count()

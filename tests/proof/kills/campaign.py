@@ -133,6 +133,8 @@ class Round:
             await asyncio.sleep(harm.pause)
             await self._harm(harm)
         await asyncio.gather(*self._mending)
+        for wire in (self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])):
+            wire.heal()
 
     async def _under_way(self) -> None:
         """Until agents have made further calls, and some are waiting for their answer."""
@@ -230,7 +232,10 @@ class Round:
         doubtful = {found["id"] for found in await listed(self._semels[-1].port, "in_doubt")}
         self._figures.counts["listed_at_the_end"] += len(doubtful)
         rows = await rows_in(self._state)
-        return Accounts(self._books.look().acts, rows, seen, doubtful, self._deaths)
+        return Accounts(self._books.look().acts, rows, seen, doubtful, self._deaths, self._log())
+
+    def _log(self) -> list[str]:
+        return [line for semel in self._semels for log in semel.logs() for line in log.splitlines()]
 
     def _count_up(self, told: Accounts) -> None:
         counts, effects = self._figures.counts, self._figures.effects

@@ -20,6 +20,8 @@ from tests.proof.kills.script import EFFECTS
 # What may be said about a call whose answer was seen before: only that the record is out of reach.
 STILL_SAID = {"store-unavailable"}
 FAILURES = {"upstream-unreachable", "upstream-timeout"}
+# What semel notes when something in itself is broken.
+DEFECTS = ("defect", "sweep-failed", "unreadable-row", "answer-lost")
 
 
 class Wrong(NamedTuple):
@@ -31,13 +33,14 @@ class Wrong(NamedTuple):
 @dataclass
 class Accounts:
     """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: when a semel
-    was killed."""
+    was killed. `log`: of all semels, line by line."""
 
     acts: dict[str, list[Line]]
     rows: list[Row]
     seen: list[Seen]
     listed: set[str]
     deaths: list[float]
+    log: list[str]
     by_step: dict[str, list[Row]] = field(init=False)
     seen_of: dict[str, list[Seen]] = field(init=False)
 
@@ -173,6 +176,13 @@ def broken_histories(told: Accounts) -> Found:
             yield row.step, f"its history ends in {state}, and it is {row.state}"
 
 
+def defects(told: Accounts) -> Found:
+    """No semel has said of itself that it does not work."""
+    for line in told.log:
+        if any(f'"event":"{event}"' in line for event in DEFECTS) or line.startswith("Traceback"):
+            yield "a semel's log", line
+
+
 CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     second_effects,
     answers_that_changed,
@@ -186,6 +196,7 @@ CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     diverged_without_cause,
     one_call_per_step,
     broken_histories,
+    defects,
 )
 
 

@@ -165,8 +165,7 @@ class Semel(Player):
         super().__init__(name)
         self._make, self._wire, self._store = make, wire, store
         self.process: SemelProcess | None = None
-        self.statuses: list[int] = []  # of those that were asked to end
-        self.logs: list[str] = []
+        self._of_the_dead: list[str] = []
 
     def processes(self) -> list[int]:
         assert self.process is not None
@@ -214,11 +213,13 @@ class Semel(Player):
         self.process.send(number)
         if number is signal.SIGKILL:
             self._wire.refuse()
-        status = await self.process.died(within=START_WITHIN)
+        await self.process.died(within=START_WITHIN)
         self._wire.refuse()
-        self.logs.append(self.process.log)
-        if number is not signal.SIGKILL:
-            self.statuses.append(status)
+        self._of_the_dead.append(self.process.log)
+
+    def logs(self) -> list[str]:
+        assert self.process is not None
+        return [*self._of_the_dead, self.process.log]
 
     async def answers(self) -> None:
         await call(self.port, "GET", "/healthz", within=START_WITHIN)

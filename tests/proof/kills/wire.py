@@ -79,6 +79,10 @@ class Wire:
         for passage in list(self._alive):
             passage.strike(harm)
 
+    def heal(self) -> None:
+        """No harm comes to later connections."""
+        self._next.clear()
+
     def _count(self) -> None:
         self.struck += 1
 

@@ -134,12 +134,12 @@ class Passage:
             broken = both.done() and not both.cancelled() and both.exception() is not None
             both.cancel()
             over.cancel()
-            await asyncio.gather(both, over, return_exceptions=True)
             far_writer.transport.abort()
             if self._resets or broken:
                 _reset(writer)
             else:
                 writer.close()
+            await asyncio.gather(both, over, return_exceptions=True)  # last: it may be cancelled here again
 
     def end(self) -> None:
         self._near[1].close()

@@ -142,7 +142,7 @@ class Passage:
             await asyncio.gather(both, over, return_exceptions=True)  # last: it may be cancelled here again
 
     def end(self) -> None:
-        self._near[1].close()
+        self._near[1].transport.abort()
 
     def strike(self, harm: Harm) -> None:
         self._count()

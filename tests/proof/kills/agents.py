@@ -122,6 +122,8 @@ class Seat:
 
     def end(self) -> None:
         self.over = True
+        if self.still is not None:
+            self.still.cancel()
         if self.process is not None:
             _tell(self.process.pid, signal.SIGKILL)
 

@@ -75,7 +75,6 @@ class Round:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._end)
             await self._set_up(stack)
             self._stack = stack.pop_all()
         return self
@@ -111,10 +110,13 @@ class Round:
         ]
         for semel in self._semels:
             stack.push_async_callback(semel.end, signal.SIGKILL)
-        await asyncio.gather(*(self._begin(player) for player in (self._world, *self._semels)))
+        async with asyncio.TaskGroup() as starting:
+            for player in (self._world, *self._semels):
+                starting.create_task(self._begin(player))
         ports = [wire.port for wire in self._agent_wires]
         self._seats = [Seat(n, self._seed, ports, self._logs) for n in range(len(SEATS))]
         self._clerk = Clerk(self._books, self._port)
+        stack.push_async_callback(self._end)  # first of all: nobody is started again while the others end
         works = [*(seat.work() for seat in self._seats), self._clerk.work()]
         self._working = [asyncio.create_task(work) for work in works]
 

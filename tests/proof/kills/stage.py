@@ -195,15 +195,18 @@ class Semel(Player):
             if self._store is not None:
                 await self._store.well.wait()
             troubles = 0 if self._store is None else self._store.troubles
-            self.process = self._make()
+            process = self._make()
             try:
-                await self.process.__aenter__()
-            except (RuntimeError, TimeoutError):
-                await self.process.kill()
+                await process.__aenter__()
+            except BaseException as error:
+                if process.alive:
+                    await process.kill()
                 came = self._store is not None and self._store.troubles != troubles
-                if not came or time.monotonic() > until:
+                excused = isinstance(error, TimeoutError) or (came and isinstance(error, RuntimeError))
+                if not excused or time.monotonic() > until:
                     raise
             else:
+                self.process = process
                 break
         await self._wire.lead_to(self.process.port)
 

@@ -225,7 +225,16 @@ class Semel(Player):
         return [*self._of_the_dead, self.process.log]
 
     async def answers(self) -> None:
-        await call(self.port, "GET", "/healthz", within=START_WITHIN)
+        """Of its workers at least one."""
+        async with asyncio.timeout(START_WITHIN):
+            while not await self._answered():
+                await asyncio.sleep(0.02)
+
+    async def _answered(self) -> bool:
+        try:
+            return (await call(self.port, "GET", "/healthz", within=START_WITHIN)).complete
+        except ConnectionError:
+            return False
 
 
 class Store(Player):

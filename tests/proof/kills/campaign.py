@@ -212,7 +212,7 @@ class Round:
         if wrongs:
             steps = list(dict.fromkeys(wrong.step for wrong in wrongs))
             stories = [story_of(step, told, self._books.lines, self._faults) for step in steps[:TOLD]]
-            raise AssertionError("\n".join([f"seed {self._seed}:", *map(str, wrongs[:50]), *stories]))
+            raise AssertionError("\n".join([f"seed {self._seed}:", *map(" ".join, wrongs[:50]), *stories]))
 
     async def _quiet(self) -> None:
         """Agents end; nothing is under way; what the dead left is settled."""

@@ -21,6 +21,7 @@ from tests.proof.kills.script import EFFECTS
 STILL_SAID = {"store-unavailable"}
 FAILURES = {"upstream-unreachable", "upstream-timeout"}
 # What semel notes when something in itself is broken.
+TRACEBACK = 40  # lines
 DEFECTS = ("defect", "sweep-failed", "unreadable-row", "answer-lost")
 
 
@@ -178,9 +179,9 @@ def broken_histories(told: Accounts) -> Found:
 
 def defects(told: Accounts) -> Found:
     """No semel has said of itself that it does not work."""
-    for line in told.log:
+    for n, line in enumerate(told.log):
         if any(f'"event":"{event}"' in line for event in DEFECTS) or line.startswith("Traceback"):
-            yield "a semel's log", line
+            yield "a semel's log", "\n".join(told.log[n : n + TRACEBACK])
 
 
 CHECKS: tuple[Callable[[Accounts], Found], ...] = (

@@ -39,6 +39,7 @@ class SemelProcess:
     options: Sequence[str] = ()
     prefix: Sequence[str] = ()  # e.g. strace and its options
     env: Mapping[str, str] | None = None
+    entry: str = "tests.serve_armed"  # the module that is run
     port: int = 0
     log: str = ""
     _process: asyncio.subprocess.Process | None = None
@@ -49,7 +50,7 @@ class SemelProcess:
             *self.prefix,
             sys.executable,
             "-m",
-            "tests.serve_armed",
+            self.entry,
             json.dumps(self.faults or {}),
             "serve",
             "--listen",

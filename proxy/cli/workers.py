@@ -234,7 +234,8 @@ def _address(wanted: Address) -> Iterator[Address]:
 
 
 def _say(ready: int) -> None:
-    os.write(ready, b"+")
+    with contextlib.suppress(BrokenPipeError):  # whoever waited for it was killed: the lifeline says so too
+        os.write(ready, b"+")
     os.close(ready)
 
 

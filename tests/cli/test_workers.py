@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli import workers
 from tests.http.streaming import JSON, policy_of
 from tests.inside import Answer, call, until
 from tests.origin import OK, READ_ALL, Origin, Wait, answer
@@ -186,3 +187,12 @@ async def test_an_address_that_others_use_is_not_shared_with_them(tmp_path: Path
         told = await refused(tmp_path, "--listen", f"127.0.0.1:{other.getsockname()[1]}")
         assert "cannot listen" in told
         assert "in use" in told
+
+
+def test_a_worker_says_that_it_is_ready_though_its_supervisor_was_killed() -> None:
+    """Found by the kill soak (embedded, seed 811). No defect to tell of: the lifeline ends it."""
+    heard, ready = os.pipe()
+    os.close(heard)
+    workers._say(ready)
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(ready)

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from proxy.core.occurrence import MARK_LAG
-from tests.exchange.stage import Talk, answers, until
+from proxy.errors import UpstreamUnreachable
+from tests.exchange.stage import Talk, answers, not_sent, until
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
 from tests.runs.scenes import Marks
@@ -145,6 +146,25 @@ async def test_a_retry_by_count_waits_for_the_mark_of_the_other_proxy() -> None:
     marks.deliver()
     assert (await again).body == b"call #2"
     assert left.semel.origin.sent["call"] == 2
+
+
+@in_virtual_time
+async def test_a_read_that_failed_and_is_tried_at_the_other_proxy_is_the_same_call() -> None:
+    """That it failed is marked late too. Were the second try another call, the failure would stand before it
+    for ever: a later attempt that tries until it succeeds would be told of the failure again and again."""
+    left, right = two()
+    left.semel.origin.plays("look", not_sent(), not_sent())
+    marks = Marks.kept_back(left.semel)
+    with pytest.raises(UpstreamUnreachable):
+        await left.read("look")
+    second = right.start("look", safe=True)
+    await asyncio.sleep(0.5)
+    marks.deliver()
+    seen = (await second).body
+    await right.write("mail")
+    again = right.next("a2")
+    assert (await again.read("look")).body == seen
+    assert [call.occurrence for call in left.semel.rows() if call.safe] == [1]
 
 
 @in_virtual_time

@@ -218,7 +218,7 @@ class PostgresServer:
     def kill(self) -> None:
         """As the kernel's out-of-memory killer would, and then the rest of it, which must be gone before a
         new one may start."""
-        children = _children(self.pid)
+        children = children_of(self.pid)
         self.stop(signal.SIGKILL)
         for child in children:
             try:
@@ -246,7 +246,7 @@ def postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
-def _children(parent: int) -> list[int]:
+def children_of(parent: int) -> list[int]:
     return [
         int(path.name) for path in Path("/proc").glob("[0-9]*") if _stat(int(path.name))[1:2] == [str(parent)]
     ]

@@ -1,0 +1,105 @@
+"""Each check finds what it is there for: accounts made by hand, right but for one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from proxy.core.intent import Entry, Event, State
+from tests.proof.kills.agents import LAST, Seen
+from tests.proof.kills.books import Line
+from tests.proof.kills.checking import CHECKS, Accounts, all_wrongs
+from tests.proof.kills.record import Row
+from tests.proof.kills.story import Fault, story_of
+
+STEP, ID = "r0-0.1", "c" * 32
+DIGEST = "d" * 32
+LOG = "a semel's log"
+
+
+def entry(event: str, before: State | None, after: State | None, at: float = 10.0) -> Entry:
+    return Entry(at=at, actor="proxy:p", event=event, before=before, after=after, why="", fence=1)
+
+
+CLAIM = entry(Event.CLAIM, None, State.PENDING)
+DONE = [CLAIM, entry(Event.ANSWERED, State.PENDING, State.DONE)]
+LOST = [CLAIM, entry(Event.LOST, State.PENDING, State.IN_DOUBT)]
+ACT = Line(1, 10.0, "act", "d", STEP, 0)
+ROW = Row(ID, STEP, "d", State.DONE, 1, DIGEST, DONE)
+DOUBT = ROW._replace(state=State.IN_DOUBT, answered="", history=LOST)
+SEEN = Seen(STEP, 9.0, 11.0, 200, "", "/@r0-0+1", "executed", ID, DIGEST, "r0-0+0-1")
+AGAIN = SEEN._replace(asked_at=20.0, at=21.0, semel="replayed", log=f"r0-0+0-{LAST}")
+HELD = SEEN._replace(status=409, problem="in-doubt", semel="refused", digest="")
+RIGHT = Accounts({STEP: [ACT]}, [ROW], [SEEN, AGAIN], set(), [], [])
+DOUBTFUL = Accounts({STEP: [ACT]}, [DOUBT], [HELD], {ID}, [], [])
+
+WRONG = {
+    "second_effects": [replace(RIGHT, acts={STEP: [ACT, ACT]})],
+    "answers_that_changed": [
+        replace(RIGHT, seen=[SEEN, AGAIN._replace(digest="e" * 32)]),
+        replace(RIGHT, rows=[ROW._replace(answered="e" * 32)]),
+    ],
+    "answers_lost": [
+        replace(RIGHT, seen=[SEEN, AGAIN, HELD._replace(asked_at=12.0, at=13.0)]),
+        replace(RIGHT, seen=[SEEN]),
+    ],
+    "effects_without_account": [
+        replace(RIGHT, rows=[]),
+        replace(RIGHT, rows=[ROW._replace(state=State.RELEASED)]),
+    ],
+    "answers_out_of_nothing": [replace(RIGHT, acts={}), replace(RIGHT, rows=[ROW._replace(answered="")])],
+    "left_pending": [replace(DOUBTFUL, rows=[DOUBT._replace(state=State.PENDING)])],
+    "not_listed": [replace(DOUBTFUL, listed=set()), replace(RIGHT, listed={ID})],
+    "answers_of_strangers": [replace(RIGHT, seen=[SEEN, AGAIN, SEEN._replace(semel="")])],
+    "doubt_without_account": [
+        replace(DOUBTFUL, rows=[DOUBT._replace(history=[CLAIM])]),
+        replace(DOUBTFUL, rows=[DOUBT._replace(rule="a")]),
+    ],
+    "diverged_without_cause": [replace(RIGHT, seen=[SEEN, AGAIN, HELD._replace(problem="diverged")])],
+    "one_call_per_step": [
+        replace(RIGHT, rows=[ROW, ROW._replace(id="f" * 32, occurrence=2)]),
+        replace(RIGHT, seen=[SEEN, AGAIN._replace(call="f" * 32)]),
+    ],
+    "broken_histories": [
+        replace(RIGHT, rows=[ROW._replace(history=DONE[1:])]),
+        replace(RIGHT, rows=[ROW._replace(history=DONE[:1])]),
+    ],
+    "defects": [replace(RIGHT, log=['{"at":"…","event":"defect","error":"…"}'])],
+}
+
+
+def test_what_is_right_is_not_wrong() -> None:
+    """A call that was made and seen twice; one in doubt that is listed."""
+    assert all_wrongs(RIGHT) == all_wrongs(DOUBTFUL) == []
+    assert {check.__name__ for check in CHECKS} == WRONG.keys()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.__name__))
+def test_each_check_finds_its_own(check: Callable[..., object]) -> None:
+    """And says of which step."""
+    for told in WRONG[check.__name__]:
+        assert check.__name__ in {wrong.check for wrong in all_wrongs(told) if wrong.step in (STEP, LOG)}
+
+
+def test_a_failure_that_was_seen_before_its_answer_may_be_seen_again() -> None:
+    """In a run, where a call with effects came after it; but only where the record has it."""
+    failed = AGAIN._replace(status=502, problem="upstream-unreachable", semel="refused", digest="", at=20.5)
+    released = ROW._replace(id="f" * 32, state=State.RELEASED, answered="", occurrence=1, history=[])
+    told = replace(RIGHT, seen=[SEEN, failed, AGAIN])
+    assert "answers_lost" in {wrong.check for wrong in all_wrongs(told)}
+    both = replace(told, rows=[released, ROW])
+    assert "answers_lost" not in {wrong.check for wrong in all_wrongs(both)}
+
+
+def test_a_story_has_all_sides_in_the_order_of_time() -> None:
+    """What the upstream did, the record says, agents saw; and the harm that fell near it."""
+    faults = [Fault(10.5, "semel SIGKILL"), Fault(500.0, "far away")]
+    lines = story_of(STEP, RIGHT, [ACT], faults).splitlines()
+    sides = [line.split()[1] for line in lines[1:-1]]
+    assert sorted(set(sides)) == ["agent", "harm", "record", "upstream"]
+    times = [float(line.split()[0]) for line in lines[1:-1]]
+    assert times == sorted(times)
+    assert "far away" not in "".join(lines)
+    assert lines[-1].startswith("  now       done")

@@ -1,0 +1,198 @@
+"""The wire between two players: a relay on a port that stays, whoever answers behind it, harmed on demand.
+
+Harm comes to all connections there are, at once, or to the next one after so many bytes. What a stalled or
+half closed connection has swallowed is never passed on later: after a while it is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from tests.origin import reset_on_close
+from tests.proof.kills.draw import SLICED, Harm
+from tests.relay import Act
+
+WHOLE = 65536
+
+
+class Wire:
+    """`async with Wire() as wire`: clients connect to `port`; `refuse` while nobody is there."""
+
+    def __init__(self) -> None:
+        self._target = 0
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.opened = 0  # connections that somebody took
+        self.struck = 0  # how often harm came to one
+        self._over = False
+        self._next: deque[Harm] = deque()
+        self._alive: dict[Passage, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> Self:
+        # Bound and never listened on: the port stays this wire's own, also while connections are refused.
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self.port = self._kept.getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.refuse()
+        self._over = True
+        alive = dict(self._alive)
+        for task in alive.values():
+            task.cancel()
+        await asyncio.gather(*alive.values(), return_exceptions=True)
+        for passage in alive:
+            passage.end()  # also one that had not begun
+        await asyncio.sleep(0)  # what was closed is gone then
+        self._kept.close()
+
+    async def lead_to(self, target: int) -> None:
+        self._target = target
+        if self._server is None:
+            self._server = await asyncio.start_server(
+                self._accept, "127.0.0.1", self.port, limit=WHOLE, reuse_port=True
+            )
+
+    def refuse(self) -> None:
+        """Nobody is there: new connections are refused; those there are end as their server ends them."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    @property
+    def busy(self) -> int:
+        return len(self._alive)
+
+    def harm(self, harm: Harm) -> None:
+        if harm.at is not None:
+            self._next.append(harm)
+            return
+        for passage in list(self._alive):
+            passage.strike(harm)
+
+    def heal(self) -> None:
+        """No harm comes to later connections."""
+        self._next.clear()
+
+    def _count(self) -> None:
+        self.struck += 1
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._over:  # it came while the door was being shut
+            writer.transport.abort()
+            return
+        passage = Passage(reader, writer, self._next.popleft() if self._next else None, self._count)
+        task = asyncio.get_running_loop().create_task(passage.run(self._target))
+        self._alive[passage] = task
+        self.opened += 1
+        task.add_done_callback(lambda _: self._alive.pop(passage))
+
+
+class Passage:
+    """One connection. In each direction it passes on, until harm comes."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        planned: Harm | None,
+        count: Callable[[], None],
+    ) -> None:
+        self._near = (reader, writer)
+        self._planned, self._count = planned, count
+        self._over = asyncio.Event()
+        self._resets = False
+        self._deaf: set[bool] = set()  # directions in which nothing more is passed on
+        self._piece = WHOLE
+        self._writers: dict[bool, asyncio.StreamWriter] = {False: writer, True: writer}
+
+    async def run(self, target: int) -> None:
+        reader, writer = self._near
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+        except OSError:
+            _reset(writer)
+            return
+        self._writers = {False: far_writer, True: writer}
+        if self._planned is not None and self._planned.what == SLICED:
+            self._piece = self._planned.piece
+        both = asyncio.gather(self._pass(reader, down=False), self._pass(far_reader, down=True))
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            waiting: list[asyncio.Future[Any]] = [both, over]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            broken = both.done() and not both.cancelled() and both.exception() is not None
+            both.cancel()
+            over.cancel()
+            far_writer.transport.abort()
+            if self._resets or broken:
+                _reset(writer)
+            else:
+                writer.close()
+            await asyncio.gather(both, over, return_exceptions=True)  # last: it may be cancelled here again
+
+    def end(self) -> None:
+        self._near[1].transport.abort()
+
+    def strike(self, harm: Harm) -> None:
+        self._count()
+        match harm.what:
+            case Act.CUT | Act.RESET:
+                self._deaf = {False, True}
+                self._resets = harm.what == Act.RESET
+                self._over.set()
+            case Act.STALL:
+                self._deafen(harm)
+            case Act.HALF_CLOSE:
+                self._deafen(harm)
+                writer = self._writers[harm.down]
+                if writer.can_write_eof() and not writer.is_closing():
+                    writer.write_eof()
+            case _:
+                self._piece = harm.piece
+
+    def _deafen(self, harm: Harm) -> None:
+        """What was swallowed is never passed on: it ends with a cut."""
+        self._deaf.add(harm.down)
+        asyncio.get_running_loop().call_later(harm.seconds, self._over.set)
+
+    async def _pass(self, reader: asyncio.StreamReader, *, down: bool) -> None:
+        planned = self._planned if self._planned is not None and self._planned.down is down else None
+        left = planned.at if planned is not None and planned.what != SLICED else None
+        while data := await reader.read(WHOLE):
+            if down in self._deaf:
+                continue
+            passed = data if left is None else data[:left]
+            await self._write(self._writers[down], passed)
+            if left is not None and planned is not None:
+                left -= len(passed)
+                if left <= 0:
+                    left = None
+                    self.strike(planned)
+        if down in self._deaf:
+            await self._over.wait()
+        elif self._writers[down].can_write_eof() and not self._writers[down].is_closing():
+            self._writers[down].write_eof()
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        """Small pieces, each on its own; the bulk of a large body in larger ones."""
+        piece = self._piece if len(data) <= 100 * self._piece else max(self._piece, len(data) // 100)
+        for start in range(0, len(data), piece):
+            writer.write(data[start : start + piece])
+            await writer.drain()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    if writer.get_extra_info("socket").fileno() >= 0:  # else it is closed already
+        reset_on_close(writer.get_extra_info("socket"))
+    writer.transport.abort()

@@ -137,17 +137,12 @@ def recall(row: Occurrence, attempt: str, frontier: Frontier) -> Recall:
 def is_used_up(row: Occurrence, attempt: str, frontier: Frontier) -> bool:
     """As many deliveries of the present answer as it has uses are complete or under way.
 
-    A read that came to nothing has no answer to deliver: an exchange that seems under way ends in a problem,
-    and another process has not marked that yet. A problem is still owed, until the attempt is beyond a sealed
-    one. And before it is beyond, a failure that took the first attempt several tries is given as often: a
-    loop of tries must end as it did.
+    A problem is still owed, until the attempt is beyond a sealed one. And before it is beyond, a failure
+    that took the first attempt several tries is given as often: a loop of tries must end as it did.
     """
     served = row.deliveries(attempt)
     uses = row.uses
-    sealed = is_sealed(row, frontier)
-    if row.safe and row.state is State.RELEASED and not row.answered and not sealed:
-        return False
-    if row.state is State.RELEASED and sealed:
+    if row.state is State.RELEASED and is_sealed(row, frontier):
         if is_passed(row, frontier):
             served += row.problems(attempt)
         elif row.claimed_by != attempt:

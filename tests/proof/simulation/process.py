@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from proxy.core.intent import SETTLED_STATES
 from proxy.errors import Refusal
 from proxy.recovery import sweep_once
 from tests.exchange.staged_store import StagedStore, World
@@ -53,11 +54,18 @@ class Semel(RunProcess):
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_EVERY)
-            await self.sweep()
+            if any(call.state not in SETTLED_STATES for call in self.world.calls.values()):
+                await self.sweep()
+            else:  # there is nothing to find
+                await self._mark_the_time()
 
     async def sweep(self) -> None:
         with contextlib.suppress(Refusal):
             await sweep_once(self.store, self.ledger, self.notebook)
+        await self._mark_the_time()
+
+    async def _mark_the_time(self) -> None:
+        with contextlib.suppress(Refusal):
             await self.store.clock_mark(self.clock.now())
 
     async def die(self) -> None:

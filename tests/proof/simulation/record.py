@@ -22,6 +22,7 @@ from tests.exchange.staged_store import StagedStore, World
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.links import HEARTBEAT, WAYS, Link, Society
 
+_AWAITED: dict[str, bool] = {}  # of what a store has: whether it takes its time
 EVENTS = frozenset(map(str, Event))
 CLAIMS = frozenset({Event.CLAIM, Event.RESEND})
 # Marks ride on the next commit, or on one of their own within a second.
@@ -38,7 +39,9 @@ class Record(StagedStore):
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._beneath, name)
-        if not inspect.iscoroutinefunction(member):
+        if name not in _AWAITED:
+            _AWAITED[name] = inspect.iscoroutinefunction(member)
+        if not _AWAITED[name]:
             return member
 
         async def asked(*args: object, **how: object) -> object:

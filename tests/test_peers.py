@@ -5,6 +5,7 @@ What the others do is measured by `make peers`, and here only in `make soak`, of
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import stat
@@ -15,7 +16,7 @@ import pytest
 
 from benchmarks.peers import installing, page, scenarios
 from benchmarks.peers.installing import NotInstalled
-from benchmarks.peers.programs import DidNotWork
+from benchmarks.peers.programs import DidNotWork, Program
 from benchmarks.peers.rows import DBOS, EFFECT_LEDGER, PEERS, RESTATE, SEMEL, Peer, Row
 from benchmarks.peers.scenarios import SCENARIOS, Outcome
 from benchmarks.peers.subjects import Subject, World, world
@@ -114,6 +115,19 @@ async def test_a_peer_that_fails_at_the_start_has_a_row_that_says_so(tmp_path: P
     peer = Peer("x", "X", (), "", "", here, (Row("one", "", fails), Row("two", "", fails)))
     results = await try_peer(_nowhere(tmp_path), peer, said_nowhere)
     assert [result.why_not for result in results] == ["did not work: it ended while it started"] * 2
+
+
+async def test_a_program_is_ended_even_while_it_starts(tmp_path: Path) -> None:
+    """As by a Ctrl-C before it has said that it is ready."""
+    program = Program([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log")
+    starting = asyncio.create_task(program.__aenter__())
+    async with asyncio.timeout(20):
+        while not program.alive:
+            await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not program.alive
 
 
 def _nowhere(tmp_path: Path) -> World:

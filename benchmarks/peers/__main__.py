@@ -1,8 +1,9 @@
 """`make peers`: the same crashes against semel and its peers, each from its own package, effects counted.
 
-    python -m benchmarks.peers [--only NAME] [--times N] [--patience SECONDS] [--json] [--keep] [--page FILE]
+    python -m benchmarks.peers [--only NAME] [--times N] [--jobs N] [--json] [--keep] [--page FILE]
 
-Loopback only, apart from the installation of the packages. `--keep` leaves the logs and stores.
+Each project has an upstream process and stores of its own. Loopback only, apart from the installation of the
+packages. `--keep` leaves the logs and stores.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.peers import page
-from benchmarks.peers.rows import PEERS
+from benchmarks.peers.rows import PEERS, Peer
 from benchmarks.peers.subjects import world
 from benchmarks.peers.trying import Result, try_peer
 from tests.proof.report import report
@@ -28,16 +29,21 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-async def run(only: list[str], times: int, patience: float, work: Path) -> list[Result]:
+async def run(only: list[str], times: int, patience: float, jobs: int, work: Path) -> list[Result]:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    results: list[Result] = []
-    async with world(work, patience) as shared:
-        for peer in PEERS:
-            if not only or peer.name in only:
-                results += await try_peer(shared, peer, say, times)
-    return results
+    room = asyncio.Semaphore(jobs)
+
+    async def tried(peer: Peer) -> list[Result]:
+        place = work / peer.name
+        place.mkdir()
+        async with room, world(place, patience) as own:
+            return await try_peer(own, peer, say, times)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(tried(peer)) for peer in PEERS if not only or peer.name in only]
+    return [result for one in tasks for result in one.result()]
 
 
 def as_json(results: list[Result]) -> list[dict[str, object]]:
@@ -58,6 +64,7 @@ def main() -> int:
     options = argparse.ArgumentParser(prog="make peers", description=__doc__)
     options.add_argument("--only", action="append", default=[], choices=[peer.name for peer in PEERS])
     options.add_argument("--times", type=int, default=1, help="each scenario so often")
+    options.add_argument("--jobs", type=int, default=1, help="so many projects at a time")
     options.add_argument("--patience", type=float, default=30.0, help="seconds that an agent asks again for")
     options.add_argument("--json", action="store_true")
     options.add_argument("--keep", action="store_true", help="leave logs and stores")
@@ -66,7 +73,7 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="semel-peers-"))
     try:
         with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-            results = asyncio.run(run(chosen.only, chosen.times, chosen.patience, work))
+            results = asyncio.run(run(chosen.only, chosen.times, chosen.patience, chosen.jobs, work))
             with contextlib.redirect_stdout(sys.stderr):  # what the report prints is not the answer
                 for result in results:
                     report("peers", result.row.label, page.figures(result))

@@ -49,7 +49,7 @@ INTRODUCTION = """\
 
 Written by `make peers` on {day}: the same faults against semel and other projects that guard
 calls with effects, each installed from its package, in the version and setting named [below](#settings).
-There is one upstream, a plain HTTP server that acts and counts. **Effects** is its count for one call; the
+The upstream is a plain HTTP server that acts and counts. **Effects** is its count for one call; the
 agent wanted one. `answer 1` is what the upstream said of its first effect, `answer 2` of its second. An agent
 that is told to wait asks again for {patience:.0f} seconds. Every line was measured {often}; where it
 was not the same each time, all is named.
@@ -74,17 +74,8 @@ def counts(outcomes: Sequence[Outcome]) -> str:
 
 
 def told(outcomes: Sequence[Outcome]) -> str:
-    """What was said, each once; how many were told it, where many asked."""
-    said = dict.fromkeys("; ".join(_parts(one)) for one in outcomes)
-    return " / ".join(said).replace("|", "\\|")
-
-
-def _parts(outcome: Outcome) -> list[str]:
-    asked = sum(outcome.told.values())
-    if len(outcome.told) == asked > 1:
-        return [f"{asked} different answers"]
-    most = sorted(outcome.told.items(), key=lambda item: (-item[1], item[0]))
-    return [f"{count} of {asked}: {words}" if asked > 1 else words for words, count in most]
+    """Each time once."""
+    return " / ".join(dict.fromkeys(one.in_words() for one in outcomes)).replace("|", "\\|")
 
 
 def figures(result: Result) -> Mapping[str, Figure]:

@@ -27,6 +27,14 @@ class Outcome(NamedTuple):
     effects: int
     told: Mapping[str, int]
 
+    def in_words(self) -> str:
+        """What was said, most often first; how many were told it, where many asked."""
+        asked = sum(self.told.values())
+        if len(self.told) == asked > 1:
+            return f"{asked} different answers"
+        most = sorted(self.told.items(), key=lambda item: (-item[1], item[0]))
+        return "; ".join(f"{count} of {asked}: {words}" if asked > 1 else words for words, count in most)
+
 
 async def _outcome(world: World, call: str, told: list[Told]) -> Outcome:
     await world.upstream.arm()

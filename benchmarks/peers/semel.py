@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks.peers import with_nothing
@@ -32,6 +33,16 @@ rules:
 PATHS = {"b": "/keyed", "c": "/asked", "d": "/plain"}
 
 
+async def started(stack: AsyncExitStack, proxy: SemelProcess) -> SemelProcess:
+    """Ended with the stack, and also by a Ctrl-C that comes while it starts."""
+    try:
+        return await stack.enter_async_context(proxy)
+    except BaseException:
+        if proxy.alive:
+            await proxy.kill()
+        raise
+
+
 class Proxy(Subject):
     """The proxy is killed. Twenty at once come through two proxies on one record."""
 
@@ -48,7 +59,7 @@ class Proxy(Subject):
 
     async def _start(self, point: Point | None = None) -> SemelProcess:
         faults = None if point is None else kill_at(point)
-        return await self.started.enter_async_context(SemelProcess(self._state, self._policies, faults))
+        return await started(self.started, SemelProcess(self._state, self._policies, faults))
 
     def _asked(self, proxy: SemelProcess, call: str, patience: float = 0.0) -> asyncio.Task[Told]:
         target = f"{proxy.url}/api{self._path}"
@@ -91,5 +102,5 @@ class BehindProxy(Agents):
         state = self.world.work / "semel-agents"
         policies = state.with_suffix(".yaml")
         policies.write_text(POLICY.format(url=self.world.upstream.url))
-        proxy = await self.started.enter_async_context(SemelProcess(state, policies))
+        proxy = await started(self.started, SemelProcess(state, policies))
         self._target = f"{proxy.url}/api{self._path}"

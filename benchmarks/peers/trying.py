@@ -67,5 +67,4 @@ async def _try_row(
                 call = f"{result.row.label}-{name}-{time}".replace(" ", "-").replace("`", "").replace(",", "")
                 outcome = await scenario(world, subject, call)
                 result.outcomes.setdefault(name, []).append(outcome)
-                told = "; ".join(f"{count}: {words}" for words, count in outcome.told.items())
-                say(f"{result.row.label}: {name}: {outcome.effects} effects; {told}")
+                say(f"{result.row.label}: {name}: effects {outcome.effects}; {outcome.in_words()}")

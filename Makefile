@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check docs dashboards screenshots pictures demo bench soak lock clean help
+.PHONY: install run test check docs dashboards screenshots pictures demo bench peers soak lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ demo: $(STAMP) ## what semel does, shown in seconds
 bench: $(STAMP) ## ratios against bare servers, measured in one run
 	$(BIN)/python -m benchmarks --table docs/benchmarks.md $(ARGS)
 
+peers: $(STAMP) ## the same crashes against other projects, each from its package; ten minutes
+	$(BIN)/python -m benchmarks.peers --page docs/peers.md $(ARGS)
+
 soak: $(STAMP) ## the same tests with the full counts
 	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)
 
@@ -56,4 +59,4 @@ lock: ## write requirements-dev.lock anew; needs uv (pip install uv)
 	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove what make made
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .peers dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -252,6 +252,8 @@ def test_loopback_has_several_names(host: str) -> None:
 
 
 def test_variables_of_other_parts_are_left_alone() -> None:
+    """Those of the tests too: a semel that they start with their own surroundings must start."""
+    assert {"SEMEL_SOAK", "SEMEL_REPORT"} <= OTHER_VARIABLES
     env = dict.fromkeys(OTHER_VARIABLES - {"SEMEL_CONFIG"}, "x") | {"SEMEL": "x", "OTHER": "y"}
     assert load_settings({}, HOME | env).workers == 1
     assert not OTHER_VARIABLES & VARIABLES.keys()

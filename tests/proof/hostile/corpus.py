@@ -17,7 +17,7 @@ LAST = b"0\r\n\r\n"
 class Hostile(NamedTuple):
     raw: bytes
     answers: tuple[int, ...]  # statuses of the answers to it
-    # After them; if not, an innocent request behind it is answered. None: it depends on whether that came along.
+    # After them; if not, an innocent request behind it is answered. None: by whether that came along.
     closes: bool | None = True
     sent: tuple[bytes, ...] = ()  # what reaches the upstream: "METHOD /path|body"
     anywhere: bool = True  # means the same inside of a CONNECT

@@ -79,12 +79,12 @@ class Line:
         self.ended.set()
         self.news.set()
 
-    async def send(self, parts: Sequence[bytes]) -> None:
+    async def send(self, parts: Sequence[bytes], *, between: float = _BETWEEN) -> None:
         with contextlib.suppress(ConnectionError):
             for part in parts:
                 await self._loop.sock_sendall(self._sock, part)
                 if len(parts) > 1:
-                    await asyncio.sleep(_BETWEEN)
+                    await asyncio.sleep(between)
 
     async def until(self, text: bytes) -> bool:
         """False: it ended before."""
@@ -133,8 +133,9 @@ async def play(port: int, parts: Sequence[bytes], marked: bytes, *, connect: byt
         return Played(tuple(answers), rest, ended=not served)
 
 
-def answers_in(data: bytes) -> tuple[list[Got], bytes]:
-    """Final answers, one after another; the rest is none."""
+def answers_in(data: bytes, to_head: Sequence[bool] = ()) -> tuple[list[Got], bytes]:
+    """Final answers, one after another; the rest is none. `to_head`: which have no body, whatever they say.
+    A simple reader: it takes a 204 that has a length at its word."""
     found: list[Got] = []
     while True:
         head, mark, behind = data.partition(b"\r\n\r\n")
@@ -146,8 +147,31 @@ def answers_in(data: bytes) -> tuple[list[Got], bytes]:
         if status < 200:
             data = behind
             continue
-        length = int(fields.get(b"content-length", b"0"))
-        if len(behind) < length or b"transfer-encoding" in fields:
+        if b"transfer-encoding" in fields and not any(to_head[len(found) : len(found) + 1]):
+            body, rest = _dechunked(behind)
+            if body is None:
+                return found, data
+            found.append(Got(status, fields.get(b"semel-status", b"").decode(), body))
+            data = rest
+            continue
+        is_bare = any(to_head[len(found) : len(found) + 1])
+        length = 0 if is_bare else int(fields.get(b"content-length", b"0"))
+        if len(behind) < length:
             return found, data
         found.append(Got(status, fields.get(b"semel-status", b"").decode(), behind[:length]))
         data = behind[length:]
+
+
+def _dechunked(data: bytes) -> tuple[bytes | None, bytes]:
+    """The body, None where it is not whole, and what follows it."""
+    body = b""
+    while True:
+        size, mark, data = data.partition(b"\r\n")
+        if not mark:
+            return None, b""
+        length = int(size, 16)
+        if len(data) < length + 2:
+            return None, b""
+        body, data = body + data[:length], data[length + 2 :]
+        if length == 0:
+            return body, data

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # Between the words a server may take more than one blank (RFC 9112, 3).
-_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") +([\x21-\x7e]+) HTTP/1\.([01])\Z")
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") +([\x21-\x7e]+) +HTTP/1\.([01])\Z")
 _FIELD = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*\Z")
 _LENGTH = re.compile(rb"[0-9]{1,18}\Z")
 # An extension may hold a quoted text; what matters here is that no line ends inside it.

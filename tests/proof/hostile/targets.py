@@ -44,6 +44,7 @@ TARGETS = {
             "words after the version": malformed(line(b"POST /pay/x HTTP/1.1 now")),
             "space after the version": malformed(line(b"POST /pay/x HTTP/1.1 ")),
             "two spaces between the words": taken(line(b"POST  /pay/x HTTP/1.1"), b"POST /x|"),
+            "two spaces before the version": taken(line(b"POST /pay/x  HTTP/1.1"), b"POST /x|"),
             "tab between the words": malformed(line(b"POST\t/pay/x\tHTTP/1.1")),
             "a second line in the target": malformed(line(b"POST /pay/x\nHost: evil HTTP/1.1")),
             "HTTP/2 preface": malformed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),

@@ -52,6 +52,7 @@ OTHER_VARIABLES = frozenset(
         "SEMEL_URL",
         "SEMEL_TOKEN",
         "SEMEL_SOAK",
+        "SEMEL_REPORT",
         "SEMEL_CONFIG",
         "SEMEL_DEBUG",
         SECRET_VARIABLE,

@@ -238,9 +238,11 @@ async def _next_part(content: StreamReader, patience: float) -> bytes:
         async with asyncio.timeout(patience):
             return await content.readany()
     except TimeoutError:
-        raise BadRequest(
+        stands_still = BadRequest(
             f"No byte of the body arrived for {patience:g} seconds, and nothing was sent: send it whole."
-        ) from None
+        )
+        content.set_exception(stands_still)  # nor is its rest waited for when that is said
+        raise stands_still from None
 
 
 async def enter_run(asked: Asked, books: RunBooks) -> Entered | None:

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from tests.inside import semel
-from tests.origin import ECHO, LOOPS, Origin
+from tests.origin import ECHO, LOOPS, Origin, Seen
 from tests.proof.hostile.corpus import ORIGIN, SEMEL
 from tests.proof.hostile.playing import answers_in, byte_by_byte, line_to, pieces
 from tests.proof.hostile.reference import Reading, readings
@@ -75,10 +75,9 @@ class World:
                 await line.news.wait()
             line.finish()
             await line.ended.wait()
-        seen = [one.asked for one in self._origin.requests[before:]]
         allowed = iter(asked)
-        for one in seen:
-            assert any(_is(one, reading) for reading in allowed), (one, asked)
+        for seen in self._origin.requests[before:]:
+            assert any(_is(seen, reading) for reading in allowed), (seen.asked, asked)
 
 
 class _Hears(logging.Handler):
@@ -94,11 +93,11 @@ def _answers(got: bytes, asked: list[Reading]) -> list[Any]:
     return answers_in(got, [reading.method == b"HEAD" for reading in asked])[0]
 
 
-def _is(seen: bytes, reading: Reading) -> bool:
+def _is(seen: Seen, reading: Reading) -> bool:
     """Whether what the upstream saw is this one. Its path is the end of the target."""
-    place, _, body = seen.partition(b"|")
-    method, _, path = place.partition(b" ")
-    return (method, body) == (reading.method, reading.body) and reading.target.endswith(path.lstrip(b"/"))
+    method, path, _ = bytes(seen.head).split(b" ", 2)
+    is_same = (method, bytes(seen.body)) == (reading.method, reading.body)
+    return is_same and reading.target.endswith(path.lstrip(b"/"))
 
 
 _worlds: list[World] = []

@@ -89,7 +89,7 @@ def _end(hostile: HostileAnswer) -> tuple[Close, ...]:
 
 def cuttings(raw: bytes) -> Iterator[list[bytes]]:
     dice = seeded()
-    for _ in range(count(test=20, soak=200)):
+    for _ in range(count(test=3, soak=200)):
         yield pieces(raw, dice, 4)
     if len(raw) < 1000:
         yield byte_by_byte(raw)

@@ -47,7 +47,8 @@ async def test_slow_sockets_are_cut_off(tmp_path: Path, monkeypatch: pytest.Monk
         before = there.origin.started
         with unread(there, 8):
             await until(lambda: there.origin.started == before + 8)
-            await many_slow(there.port, origin, 4 * len(KINDS))
+            async with asyncio.timeout(60):
+                await many_slow(there.port, origin, 4 * len(KINDS))
             await there.still_works()
             assert there.growth() < GROWTH
         assert there.origin.started == before + 9, "the large ones, and the healthy one"

@@ -131,9 +131,7 @@ class ReplyWriter:
 
     def _head(self, status: int, headers: Headers, *, chunked: bool) -> bytes:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        if (
-            status == 204
-        ):  # it must not say a length (RFC 9110, 8.6): a simple client would wait for that body
+        if status == 204:  # no length (RFC 9110, 8.6): a simple client would wait for such a body
             headers = tuple(pair for pair in headers if pair[0].lower() != b"content-length")
         lines += [b"%b: %b\r\n" % pair for pair in headers]
         if chunked:

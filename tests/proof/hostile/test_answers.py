@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proxy.upstream.answer import AnswerReader
 from tests.counts import SOAK, count
-from tests.inside import call
+from tests.inside import call, until
 from tests.origin import READ_ALL, Close, Wait
 from tests.proof.hostile.answers import ANSWERS, HostileAnswer
 from tests.proof.hostile.playing import Got, byte_by_byte, innocent, pieces, play, seeded
@@ -43,8 +43,10 @@ async def _with_effects(there: Scene, name: str, hostile: HostileAnswer) -> None
     )
     if hostile.late:  # the innocent one comes when it is there
         first = await call(there.port, "POST", "/pay/answered", {}, body)
-        later.set()
         assert first.body == hostile.body
+        (served,) = (one for one in there.origin.visitors for seen in one.requests if seen.body == body)
+        later.set()
+        await until(served.gone.is_set)  # nobody asks on that connection again
     behind, marked = innocent()
     played = await play(there.port, [raw + behind], marked)
     assert len(played.answers) <= 2, (name, played)

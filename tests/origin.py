@@ -61,6 +61,11 @@ class ReadByte:
 
 
 @dataclass(frozen=True, slots=True)
+class Echo:
+    """Answer with what was asked: "METHOD /path|body"."""
+
+
+@dataclass(frozen=True, slots=True)
 class StopReading:
     """Leave what comes from now on in the kernel: the sender meets a full window."""
 
@@ -100,6 +105,7 @@ Step: TypeAlias = (
     | ReadHead
     | ReadBody
     | ReadByte
+    | Echo
     | StopReading
     | Wait
     | Stall
@@ -118,6 +124,7 @@ def answer(status: int = 200, body: bytes = b"", *headers: tuple[bytes, bytes]) 
 
 
 OK: Script = (*READ_ALL, answer(200, b"ok"))
+ECHO: Script = (*READ_ALL, Echo())
 
 
 class Seen:
@@ -128,6 +135,11 @@ class Seen:
         self.head = bytearray()
         self.body = bytearray()
         self.length: int | None = None  # known with the whole head
+
+    @property
+    def asked(self) -> bytes:
+        """In short, as one reader of it has it."""
+        return b" ".join(bytes(self.head).split(b" ", 2)[:2]) + b"|" + bytes(self.body)
 
     @property
     def complete(self) -> bool:
@@ -212,6 +224,8 @@ class _Visitor(asyncio.Protocol):
                 await self._until(lambda: self.requests[index].complete)
             case ReadBody(count=int() as count):
                 await self._until(lambda: len(self.requests[index].body) >= count)
+            case Echo():
+                self.transport.write(answer(200, self.requests[index].asked))
             case StopReading():
                 self.transport.pause_reading()
             case Wait(event=event):
@@ -274,6 +288,10 @@ class Origin:
     def waits_for_a_request(self) -> bool:
         """A script that begins with reading is not begun before there is something to read."""
         return isinstance(self._scripts[0][0], ReadHead | ReadBody | ReadByte)
+
+    def then(self, script: Script) -> None:
+        """For the next request, before the script that stays."""
+        self._scripts.insert(len(self._scripts) - 1, script)
 
     def next_script(self) -> Script:
         return self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]

@@ -20,6 +20,7 @@ from proxy.core.canonical import (
     FORM,
     Body,
     NotCanonical,
+    dump,
     is_json,
     is_json_in_disguise,
     parse_json,
@@ -34,6 +35,7 @@ Json: TypeAlias = Any
 # What JSON and forms are written in; in another one the same bytes may mean something else.
 _CHARSET = re.compile(rb"charset(\*?)\s*=\s*\"?([^;\"\s]*)", re.IGNORECASE)
 _PLAIN_CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # With anything else in it, readers differ in where the type ends.
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 # Of more values than this no expression is asked: it may look at each of them, and takes its time.
@@ -104,7 +106,9 @@ def _parsed(body: Body) -> Json:
             raise NotCanonical("JSON that is said to be a form")
         return parse_pairs(body.data)
     if is_json(body.media_type):
-        parse_json(body.data)  # duplicate keys and the like: two readers could see two things
+        value = parse_json(body.data)  # duplicate keys and the like: two readers could see two things
+        if _SURROGATE.search(body.data):
+            dump(value)  # raises for half of a pair, which readers keep, replace or refuse
         try:
             return json.loads(body.data)
         except ValueError as error:  # an integer of thousands of digits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import brotli
@@ -21,6 +21,8 @@ else:
 
 # Nobody means more codings than this, and each has a window of its own.
 MAX_CODINGS = 4
+# So much is decoded at a time: a few kilobytes may become gigabytes.
+PIECE = 256 * 1024
 # 8 MiB, as RFC 9659 has it for zstd in HTTP: a frame may ask for hundreds before its first byte.
 MAX_WINDOW_LOG = 23
 
@@ -34,8 +36,8 @@ class TooMuch(Undecodable):
 
 
 class _Coding(Protocol):
-    def feed(self, data: bytes, limit: int) -> bytes:
-        """All that this part adds; something over the limit is enough where there is more."""
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """All that this part adds, at most PIECE bytes at a time. There is something in the part."""
 
     @property
     def done(self) -> bool: ...
@@ -47,14 +49,15 @@ class _Inflate:
     def __init__(self, window: int | None) -> None:
         self._decoder = None if window is None else zlib.decompressobj(window)
 
-    def feed(self, data: bytes, limit: int) -> bytes:
+    def pieces(self, data: bytes) -> Iterator[bytes]:
         if self._decoder is None:
             wrapped = data[0] & 0x0F == 8  # the method that every zlib stream begins with, and no raw one
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        out = self._decoder.decompress(data, limit + 1)
+        while out := self._decoder.decompress(data, PIECE):
+            yield out
+            data = self._decoder.unconsumed_tail
         if self._decoder.unused_data:
             raise Undecodable("something follows it")
-        return out
 
     @property
     def done(self) -> bool:
@@ -65,15 +68,12 @@ class _Brotli:
     def __init__(self) -> None:
         self._decoder = brotli.Decompressor()
 
-    def feed(self, data: bytes, limit: int) -> bytes:
-        out: bytes = self._decoder.process(data, output_buffer_limit=limit + 1)
-        # It may keep more than it gave, and says so only by giving it.
-        while not self.done and len(out) <= limit:
-            more: bytes = self._decoder.process(b"", output_buffer_limit=limit + 1 - len(out))
-            if not more:
-                break
-            out += more
-        return out
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        out: bytes = self._decoder.process(data, output_buffer_limit=PIECE)
+        while out:
+            yield out
+            # It may keep more than it gave, and says so only by giving it.
+            out = b"" if self.done else self._decoder.process(b"", output_buffer_limit=PIECE)
 
     @property
     def done(self) -> bool:
@@ -85,11 +85,14 @@ class _Zstd:
         window: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MAX_WINDOW_LOG}
         self._decoder = zstd.ZstdDecompressor(options=window)
 
-    def feed(self, data: bytes, limit: int) -> bytes:
-        out: bytes = self._decoder.decompress(data, max_length=limit + 1)
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while out := self._decoder.decompress(data, max_length=PIECE):
+            yield out
+            if self._decoder.eof or self._decoder.needs_input:
+                break
+            data = b""
         if self._decoder.unused_data:
             raise Undecodable("something follows it")
-        return out
 
     @property
     def done(self) -> bool:
@@ -118,16 +121,26 @@ class Decoder:
 
     def feed(self, data: bytes, limit: int) -> bytes:
         """All that this part adds: never more than `limit` bytes, under no coding."""
-        for coding in self._codings:
-            if not data:
-                break
+        return b"".join(self.pieces(data, limit))
+
+    def pieces(self, data: bytes, limit: int) -> Iterator[bytes]:
+        """The same a little at a time: what it becomes is never in memory as a whole."""
+        return self._through(self._codings, data, [limit] * len(self._codings))
+
+    def _through(self, codings: Sequence[_Coding], data: bytes, room: list[int]) -> Iterator[bytes]:
+        """`room`: what each coding may still add to this part."""
+        if not codings:
+            yield data
+        elif data:
+            at = -len(codings)
             try:
-                data = coding.feed(data, limit)
+                for piece in codings[0].pieces(data):
+                    room[at] -= len(piece)
+                    if room[at] < 0:
+                        raise TooMuch("more than the bound")
+                    yield from self._through(codings[1:], piece, room)
             except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as error:
                 raise Undecodable(str(error)) from None
-            if len(data) > limit:
-                raise TooMuch(f"more than {limit} bytes")
-        return data
 
     def finish(self) -> None:
         if not all(coding.done for coding in self._codings):

@@ -9,9 +9,11 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from proxy.errors import BadRequest, HeadersTooLarge, Refusal
+from proxy.front.bodies import Bodies
 from proxy.front.taken import HandsOver
 from proxy.front.turns import Content, HttpRequest, Reply
 from proxy.front.whole import Incomplete, Whole, WholeReader
@@ -31,6 +33,7 @@ class ConnectionLimits:
 class Arrives(HandsOver):
     __slots__ = (
         "_behind_head",
+        "_bodies",
         "_from_first_byte",
         "_gathered",
         "_head_size",
@@ -64,6 +67,7 @@ class Arrives(HandsOver):
         self._head_watched = False  # the present request's head was seen whole by `_watch_head`
         self._behind_head = 0  # how many bytes came after it
         self._last_bytes = b""
+        self._bodies = Bodies()
         self._gathered = b""  # a head and a part of its body, as long as nobody else knows of them
 
     @abstractmethod
@@ -95,7 +99,14 @@ class Arrives(HandsOver):
             elif not self._watch_head(data):
                 return
             self._last_bytes = data[-4:]
+        known = len(self._messages)
         super().data_received(data)
+        added = islice(self._messages, known, None)
+        self._bodies.fed(data, added, stopped=self._buffer_paused or self._upgraded)
+
+    def is_last(self, request: HttpRequest) -> bool:
+        """Whether what came behind it may be another request than the one that was sent."""
+        return request.stream is not None and request.stream is self._bodies.last
 
     def _start_gathering(self) -> None:
         """The rest of a small body is mostly here in a moment; if not, it is aiohttp's to wait for."""

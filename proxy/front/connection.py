@@ -14,6 +14,7 @@ from aiohttp.web import BaseRequest, StreamResponse
 from proxy.core.headers import Headers
 from proxy.errors import BadRequest, InternalError, Overloaded, Refusal
 from proxy.front.arriving import Arrives
+from proxy.front.bodies import malformed
 from proxy.front.forwarded import Inside
 from proxy.front.sockets import not_taken, reset
 from proxy.front.tunnel import Tunnel
@@ -93,7 +94,7 @@ class Connection(Arrives):
         if isinstance(exc, ConnectionError):  # the client has left, or was cut off: nobody to tell
             return cast("StreamResponse", AlreadyWritten(status))
         if status == 400:
-            refusal = BadRequest(f"The request is malformed: {str(message or exc).splitlines()[0][:200]}")
+            refusal = malformed(message or exc)
         else:
             self.log_exception("unforeseen error", exc_info=exc)
             refusal = InternalError("semel failed on this request. The log says more; please report it.")

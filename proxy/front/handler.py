@@ -118,7 +118,7 @@ class Handler:
         self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: Tale
     ) -> Written:
         connection.check_head(request)
-        check_protocol(request)
+        check_protocol(request, writer)
         if request.method == "CONNECT":
             return await self._connect(request, connection, writer, tale)
         if connection.inside is None and request.raw_path[:1] == "/":

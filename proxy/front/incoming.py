@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import StreamReader
+from aiohttp.http import HttpVersion11
 
 from proxy.admin import browsers
 from proxy.asking import Ask, Boards, unheard
@@ -26,6 +27,7 @@ from proxy.front.connection import Connection
 from proxy.front.door import Visitor
 from proxy.front.in_run import Entered, enter, run_ask
 from proxy.front.naming import Namer, ToName
+from proxy.front.reply import ReplyWriter
 from proxy.front.rpc import Message
 from proxy.front.run_ref import Speaker, check_attempt, check_run
 from proxy.front.sending import Sending, Told
@@ -170,10 +172,21 @@ def check_asker(upstream: Upstream, visitor: Visitor, headers: Headers, *, forwa
         browsers.check(headers, _BY_ANY_NAME if forward else ON_LOOPBACK)
 
 
-def check_protocol(request: HttpRequest) -> None:
+def check_protocol(request: HttpRequest, writer: ReplyWriter) -> None:
     """What aiohttp lets through and could not be handed on as it is."""
     if request.version.major != 1:
         raise BadRequest("semel speaks HTTP/1.1 and HTTP/1.0.")
+    coding = None if request.plain else request.headers.get("Transfer-Encoding")
+    if coding is None:
+        return
+    # Nobody knows where such a request ends: what follows is not read.
+    if coding.strip(" \t").lower() != "chunked":
+        writer.is_last()
+        # The body would be handed on in that coding, and the header that says so is hop-by-hop.
+        raise BadRequest("The only Transfer-Encoding that semel knows is chunked.")
+    if request.version < HttpVersion11:
+        writer.is_last()
+        raise BadRequest("HTTP/1.0 has no Transfer-Encoding: somebody on the way handed it on unread.")
 
 
 async def read_body(request: HttpRequest, connection: Connection, limits: RequestLimits) -> Spool | None:
@@ -197,9 +210,7 @@ async def read_body(request: HttpRequest, connection: Connection, limits: Reques
 
 def _check_framing(request: HttpRequest, connection: Connection, limits: RequestLimits) -> None:
     length = request.headers.get("Content-Length")
-    if length is None:  # aiohttp lets nothing through that has both
-        _check_coding(request.headers.get("Transfer-Encoding", "chunked"))
-    elif int(length) > limits.body:
+    if length is not None and int(length) > limits.body:
         raise TooLarge(f"The body has {length} bytes, the limit is {limits.body} (limits.request_body).")
     expect = request.headers.get("Expect")
     if expect is not None:
@@ -221,21 +232,17 @@ def _add(part: bytes, spool: Spool, limits: RequestLimits) -> None:
         raise TooLarge(f"The body is over {limits.body} bytes (limits.request_body).")
 
 
-def _check_coding(coding: str) -> None:
-    if coding.strip(" \t").lower() != "chunked":
-        # The body would be handed on in that coding, and the header that says so is hop-by-hop.
-        raise BadRequest("The only Transfer-Encoding that semel knows is chunked.")
-
-
 async def _next_part(content: StreamReader, patience: float) -> bytes:
     """A body may take its time, but not stand still."""
     try:
         async with asyncio.timeout(patience):
             return await content.readany()
     except TimeoutError:
-        raise BadRequest(
+        stands_still = BadRequest(
             f"No byte of the body arrived for {patience:g} seconds, and nothing was sent: send it whole."
-        ) from None
+        )
+        content.set_exception(stands_still)  # nor is its rest waited for when that is said
+        raise stands_still from None
 
 
 async def enter_run(asked: Asked, books: RunBooks) -> Entered | None:

@@ -45,6 +45,7 @@ class ReplyWriter:
 
     def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection
+        self._request = request
         self._is_head = request.method == "HEAD"
         self._http11 = request.version >= (1, 1)
         self._wants_more = request.keep_alive
@@ -59,7 +60,7 @@ class ReplyWriter:
         self._wants_more = self._keep_alive = False
 
     def request_is_read(self) -> None:
-        self._keep_alive = self._wants_more
+        self._keep_alive = self._wants_more and not self._connection.is_last(self._request)
 
     def whole(self, status: int, headers: Headers, body: bytes) -> Written:
         chunked = self._is_chunked(status, headers)
@@ -130,6 +131,8 @@ class ReplyWriter:
 
     def _head(self, status: int, headers: Headers, *, chunked: bool) -> bytes:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        if status == 204:  # no length (RFC 9110, 8.6): a simple client would wait for such a body
+            headers = tuple(pair for pair in headers if pair[0].lower() != b"content-length")
         lines += [b"%b: %b\r\n" % pair for pair in headers]
         if chunked:
             lines.append(b"Transfer-Encoding: chunked\r\n")

@@ -69,7 +69,8 @@ async def _decoded(
 
 
 def _add(decoder: Decoder, part: bytes, plain: Spool) -> None:
-    plain.append(decoder.feed(part, DECODABLE - plain.size))
+    for piece in decoder.pieces(part, DECODABLE - plain.size):
+        plain.append(piece)
 
 
 async def _read(plain: Spool, aside: Aside) -> AsyncIterator[bytes]:

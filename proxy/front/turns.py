@@ -20,6 +20,7 @@ from aiohttp.streams import EmptyStreamReader
 from aiohttp.web import BaseRequest, StreamResponse
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from proxy.errors import BadRequest
 from proxy.front.whole import VERSION, AllHere, Whole
 
 
@@ -228,7 +229,7 @@ class Turns(web_protocol.RequestHandler):
             async with asyncio.timeout(self._lingering_time):
                 while not content.is_eof():
                     await content.readany()
-        except TimeoutError:
+        except (TimeoutError, BadRequest):  # too long, or malformed
             self.close()
 
     def _await_the_next(self) -> None:

@@ -126,8 +126,17 @@ def test_a_source_is_there_by_name_and_the_bodys_fields_beside_it() -> None:
     assert fill("/{nothing}", document, {}) is None
 
 
-@pytest.mark.parametrize("data", [b'{"a": 1, "a": 2}', b"{", b'{"n": ' + b"9" * 5000 + b"}", b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [b'{"a": 1, "a": 2}', b"{", b'{"n": ' + b"9" * 5000 + b"}", b"\xff", b'{"a\\uD83d": 1}', b'["\\udc00"]'],
+)
 def test_what_has_no_single_meaning_is_not_whole(data: bytes) -> None:
     """And is not there."""
     document = document_of(path={}, query=b"", body=Body(media_type="application/json", data=data))
     assert document == Document({"path": {}, "query": {}, "body": None}, whole=False)
+
+
+def test_a_pair_of_surrogates_is_whole() -> None:
+    """It is one character, however it is spelt."""
+    body = Body(media_type="application/json", data=b'{"a": "\\uD83D\\ude00"}')
+    assert document_of(path={}, query=b"", body=body).whole

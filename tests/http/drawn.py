@@ -99,7 +99,7 @@ bodies = st.binary(max_size=300) | st.sampled_from(SIZES).map(
 SEGMENT = bytes(set(range(0x21, 0x7F)) - set(b"#?/%"))
 escapes = st.integers(0, 255).map(lambda byte: b"%%%02X" % byte if byte % 2 else b"%%%02x" % byte)
 pieces = st.lists(of(SEGMENT, least=1, most=5) | escapes, max_size=4).map(b"".join)
-# What some server may take for a dot segment is refused: test_bad_input has those.
+# What some server may take for a dot segment is refused: tests/proof/hostile/targets.py has those.
 DOTS = re.compile(rb"(?:^|[/\\]|%2[fF]|%5[cC])(?:\.|%2[eE]){1,2}(?:[/\\;]|%2[fF]|%5[cC]|%3[bB]|$)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import cast
 
 import pytest
@@ -89,12 +89,12 @@ async def test_nothing_stays_nothing(coding: bytes) -> None:
 async def test_decoding_never_happens_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes may become megabytes."""
     where: list[str] = []
-    feed = Decoder.feed
+    pieces = Decoder.pieces
 
-    def watched(decoder: Decoder, data: bytes, limit: int) -> bytes:
+    def watched(decoder: Decoder, data: bytes, limit: int) -> Iterator[bytes]:
         where.append(threading.current_thread().name)
-        return feed(decoder, data, limit)
+        yield from pieces(decoder, data, limit)
 
-    monkeypatch.setattr(Decoder, "feed", watched)
+    monkeypatch.setattr(Decoder, "pieces", watched)
     assert (await plain(gzip.compress(b"x"))).body == b"x"
     assert [name.rsplit("_", 1)[0] for name in where] == ["semel-aside"]

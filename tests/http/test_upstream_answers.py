@@ -10,12 +10,11 @@ from proxy.core.policy import Timeouts
 from proxy.upstream.answer import MAX_INTERIM, AnswerReader
 from proxy.upstream.base import Answered, Lost
 from tests.origin import OK, READ_ALL, Close, Origin, Stall, answer, run_on
+from tests.proof.hostile.answers import REFUSED
 from tests.sending import Collecting, ask, both_loops, client, request, trusting, yes
 
 SHORT = Timeouts(connect=5.0, idle=3.0, total=5.0)
 
-HEAD = b"HTTP/1.1 200 OK\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n"
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 102 P\r\n\r\n"
 COMPLETE_ANSWERS: dict[str, tuple[str, bytes, int, bytes, bool]] = {
     # method, what the upstream writes, status, body, whether the connection may be used again
@@ -101,43 +100,12 @@ def test_close_delimited_answer_is_complete_at_the_end(loop: str, tls: bool) -> 
     run_on(loop, scenario())
 
 
-REFUSED_ANSWERS: dict[str, bytes] = {
-    "length and chunked": HEAD + b"Content-Length: 3\r\n" + CHUNKED + b"\r\n3\r\nabc\r\n0\r\n\r\n",
-    "chunked and length": HEAD + CHUNKED + b"Content-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    "two lengths": HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-    "length list": HEAD + b"Content-Length: 3, 3\r\n\r\nabc",
-    "negative length": HEAD + b"Content-Length: -3\r\n\r\nabc",
-    "endless length": HEAD + b"Content-Length: 99999999999999999999999\r\n\r\nabc",
-    "bad chunk size": HEAD + CHUNKED + b"\r\nzz\r\nabc\r\n0\r\n\r\n",
-    "bad chunk end": HEAD + CHUNKED + b"\r\n3\r\nabcd\r\n0\r\n\r\n",
-    "huge chunk": HEAD + CHUNKED + b"\r\nfffffffffffffffff1\r\nabc",
-    "gzip coding": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    "unknown coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\nabc",
-    "chunked twice": HEAD + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n",
-    "chunked in 1.0": b"HTTP/1.0 200 OK\r\n" + CHUNKED + b"\r\n0\r\n\r\n",
-    "upgrade": b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
-    "upgrade to nothing": b"HTTP/1.1 101 Switching\r\n\r\n",
-    "HTTP/2.0": b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
-    "HTTP/0.9": b"HTTP/0.9 200 OK\r\nContent-Length: 0\r\n\r\n",
-    "status 000": b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
-    "four digits": b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
-    "folded header": HEAD + b"A: b\r\n c\r\nContent-Length: 0\r\n\r\n",
-    "bare line feeds": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
-    "control byte": HEAD + b"A: b\x01\r\nContent-Length: 0\r\n\r\n",
-    "NUL": HEAD + b"A: b\x00\r\nContent-Length: 0\r\n\r\n",
-    "bare carriage return": HEAD + b"A: b\rc\r\nContent-Length: 0\r\n\r\n",
-    "blank before the colon": HEAD + b"Content-Length : 0\r\n\r\n",
-    "no colon": HEAD + b"Content-Length\r\n\r\n",
-    "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
-}
-
-
-@pytest.mark.parametrize("case", REFUSED_ANSWERS)
+@pytest.mark.parametrize("case", REFUSED)
 def test_ambiguous_answers_are_lost(case: str) -> None:
     """What two readers could read in two ways is no answer. It is Lost, never NotSent, and not timed out."""
 
     async def scenario() -> None:
-        result, _ = await ask((*READ_ALL, REFUSED_ANSWERS[case], Stall()), timeouts=SHORT)
+        result, _ = await ask((*READ_ALL, REFUSED[case], Stall()), timeouts=SHORT)
         assert isinstance(result, Lost)
         assert not result.timed_out
 

@@ -1,0 +1,74 @@
+"""A real semel process before an upstream that echoes what it is asked, and what that process takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.inside import call
+from tests.origin import ECHO, Origin, Script
+from tests.process import SemelProcess
+
+MIB = 1024 * 1024
+# What all of the hostile input together may cost.
+GROWTH = 100 * MIB
+RULES = (
+    "rules:\n"
+    "  - {name: keyed, match: {path: /keyed}, key: {client_key: require}}\n"
+    "  - {name: never, match: {path: /never}, mode: deny}\n"
+)
+# A defect in semel, in whatever words.
+TROUBLE = ("Traceback", "unforeseen", "internal-error", "never retrieved", "Task was destroyed")
+
+
+@dataclass(slots=True)
+class Scene:
+    semel: SemelProcess
+    origin: Origin
+    resident: int  # bytes, when it was warm
+    asked: int = 0
+
+    @property
+    def port(self) -> int:
+        return self.semel.port
+
+    def growth(self) -> int:
+        return resident(self.semel.pid) - self.resident
+
+    async def still_works(self) -> None:
+        """Alive, quiet, and there for the next caller, who is answered what he asked."""
+        self.asked += 1
+        body = b"healthy %d" % self.asked
+        got = await call(self.port, "POST", "/pay/healthy", {}, body, within=20)
+        assert (got.status, got.body) == (200, b"POST /healthy|" + body)
+        assert self.semel.alive
+        told = [line for line in self.semel.log.splitlines() if any(word in line for word in TROUBLE)]
+        assert told == []
+
+
+def resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no process {pid}")
+
+
+@asynccontextmanager
+async def hostile_scene(
+    tmp_path: Path, *scripts: Script, options: Sequence[str] = (), rules: str = RULES
+) -> AsyncIterator[Scene]:
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    async with Origin(*(scripts or (ECHO,))) as origin:
+        (policies / "pay.yaml").write_text(
+            f"upstream: pay\nbase_url: http://127.0.0.1:{origin.port}\n{rules}"
+        )
+        async with SemelProcess(tmp_path / "state", policies, options=options) as semel:
+            there = Scene(semel, origin, 0)
+            if not scripts:
+                for _ in range(20):  # what is made once is made
+                    await there.still_works()
+            there.resident = resident(semel.pid)
+            yield there

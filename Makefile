@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
+REPORT := $(CURDIR)/soak-report.jsonl
 
 .PHONY: install run test check docs dashboards screenshots pictures demo bench peers soak lock clean help
 
@@ -52,8 +53,12 @@ bench: $(STAMP) ## ratios against bare servers, measured in one run
 peers: $(STAMP) ## the same crashes against other projects, each from its package; ten minutes
 	$(BIN)/python -m benchmarks.peers --page docs/peers.md $(ARGS)
 
-soak: $(STAMP) ## the same tests with the full counts
-	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)
+# `make soak ARGS=tests/proof` is the proof alone.
+soak: $(STAMP) ## the same tests with the full counts, and the core's mutants; hours. soak-report.jsonl says what was done
+	rm -f $(REPORT)
+	SEMEL_SOAK=1 SEMEL_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 5400 $(ARGS)
+	SEMEL_REPORT=$(REPORT) $(BIN)/python -m tests.proof.mutation
+	$(BIN)/python -m tests.proof.page $(REPORT)
 
 lock: ## write requirements-dev.lock anew; needs uv (pip install uv)
 	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml

@@ -39,6 +39,8 @@ class _Selector(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return []  # there is something to do: what comes from outside is looked at after that
         ready = self._real.select(0)
         if not ready:
             if timeout is None:

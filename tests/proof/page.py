@@ -96,7 +96,6 @@ TABLES: dict[str, Callable[[Mapping[str, Figures]], str]] = {
     "simulation": simulated,
     "hostile": by_name,
     "mutation": by_name,
-    "peers": by_name,
 }
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from tests.proof.simulation.fate import Fate
 
-# Seconds that a message is under way. Mostly next to nothing, now and then as long as a stall.
-WAYS = (0.0, 0.0, 0.0, 0.0, 0.001, 0.001, 0.01, 0.2, 2.0)
+# Seconds that a message is under way. Mostly nothing, not even a moment for others to go first; now and then
+# as long as a stall.
+WAYS = (None, None, None, 0.0, 0.0, 0.0, 0.001, 0.001, 0.01, 0.2, 2.0)
 HEARTBEAT, DEAD_AFTER = 1.0, 5.0
 # Of DEAD_AFTER: so long after its last beat an owner acts (proxy/store/heartbeats.py).
 FRESH = 0.8
@@ -32,8 +33,11 @@ class Link:
 
     async def cross(self) -> None:
         """A message's way, in one direction."""
-        await asyncio.sleep(self.fate.one_of(WAYS))
-        await self.awake()
+        way = self.fate.one_of(WAYS)
+        if way is not None:
+            await asyncio.sleep(way)
+        if self._paused is not None:
+            await self.awake()
 
     async def awake(self) -> None:
         while self._paused is not None:

@@ -17,7 +17,7 @@ from tests.proof.simulation.upstream import Upstream, Way
 from tests.runs.stage import RunProcess
 
 # The real one sweeps every five seconds; histories last for an hour.
-SWEEP_EVERY = 45.0
+SWEEP_EVERY = 120.0
 
 
 class Semel(RunProcess):

@@ -86,7 +86,7 @@ class Record(StagedStore):
     async def _land(
         self, call: Call, entry: Entry, expected: int, served: Serving | None, charge: Charge | None
     ) -> Swap:
-        await asyncio.sleep(self._fate.one_of(WAYS))
+        await asyncio.sleep(self._fate.one_of(WAYS) or 0.0)
         present = self.staged_in.calls.get(call.key)
         swapped = await self._beneath.swap(call, entry, expected=expected, served=served, charge=charge)
         if not swapped.won:

@@ -56,14 +56,21 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def by_figure(names: Mapping[str, Figures]) -> str:
     """A column for each name."""
     known = dict.fromkeys(what for told in names.values() for what in told if what != "at")
-    rows = ((what, *(figure(told.get(what, "")) for told in names.values())) for what in known)
+    rows = (
+        (what.replace("_", " "), *(figure(told.get(what, "")) for told in names.values())) for what in known
+    )
     return _table(("", *names), rows)
 
 
 def by_name(names: Mapping[str, Figures]) -> str:
     """A row for each, with all that is told of it."""
     rows = (
-        (name, "; ".join(f"{what} {figure(value)}" for what, value in told.items() if what != "at"))
+        (
+            name,
+            "; ".join(
+                f"{what.replace('_', ' ')} {figure(value)}" for what, value in told.items() if what != "at"
+            ),
+        )
         for name, told in names.items()
     )
     return _table(("what", "figures"), rows)

@@ -1,0 +1,63 @@
+"""docs/proof.md says what the runs reported, and the runs did what was asked of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.proof import page
+from tests.proof.report import report
+
+KILLS = {"embedded": 2_000, "postgres": 500, "valkey": 500}
+
+
+def test_the_page_says_what_was_measured() -> None:
+    """A table edited by hand, or a new report without its page, is noticed."""
+    assert page.PAGE.read_text() == page.rewritten(page.PAGE.read_text(), page.tables(page.read(page.REPORT)))
+
+
+def test_an_edited_figure_would_be_noticed() -> None:
+    """The comparison above can fail."""
+    drawn = page.tables(page.read(page.REPORT))
+    text = page.PAGE.read_text()
+    edited = text.replace(drawn["simulation"], drawn["simulation"].replace("0 |", "1 |", 1))
+    assert edited != text
+    assert page.rewritten(edited, drawn) == text
+
+
+def test_the_runs_were_as_long_as_they_had_to_be() -> None:
+    """Kills, histories, mutants: the counts of the long versions, and nothing that did not hold."""
+    measured = page.read(page.REPORT)
+    for store, cycles in KILLS.items():
+        figures = measured["kills"][store]
+        assert figures["cycles"] == cycles
+        assert (figures["second_effects"], figures["answers_lost"]) == (0, 0)
+    played = [told for name, told in measured["simulation"].items() if name.startswith("from ")]
+    assert sum(int(str(told["seeds"])) for told in played) >= 100_000
+    assert not any(told["violations"] for told in played)
+    assert sum(name.startswith("planted: ") for name in measured["simulation"]) == 5
+    assert float(str(measured["mutation"]["core"]["score"])) >= 85
+
+
+def test_the_last_line_of_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is run again replaces what it said before; every kind of figure can be told."""
+    file = tmp_path / "report.jsonl"
+    monkeypatch.setenv("SEMEL_REPORT", str(file))
+    report("kills", "embedded", {"cycles": 1})
+    report("kills", "embedded", {"cycles": 2_000, "by": {"SIGKILL": 3, "SIGSTOP": 1_000}, "seconds": 1.5})
+    report("kills", "valkey", {"cycles": 500, "seeds": ["1", "2"], "store": "a|b"})
+    (drawn,) = page.tables(page.read(file)).values()
+    assert "|  | embedded | valkey |" in drawn
+    assert "| cycles | 2,000 | 500 |" in drawn
+    assert "| by | SIGKILL 3, SIGSTOP 1,000 |  |" in drawn
+    assert r"| store |  | a\|b |" in drawn
+
+
+def test_marks_without_figures_are_refused(tmp_path: Path) -> None:
+    """A table that nobody measured must not stand empty, nor one be drawn that has no place."""
+    text = "<!-- measured: kills -->\n<!-- /measured: kills -->\n"
+    with pytest.raises(ValueError, match="no figure"):
+        page.rewritten(text, {})
+    with pytest.raises(ValueError, match="pair of marks for 'hostile'"):
+        page.rewritten(text, {"hostile": "x"})

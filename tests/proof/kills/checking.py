@@ -15,7 +15,7 @@ from proxy.core.intent import Event, State
 from tests.proof.kills.agents import LAST, Seen
 from tests.proof.kills.books import Line
 from tests.proof.kills.record import Row
-from tests.proof.kills.script import EFFECTS
+from tests.proof.kills.script import EFFECTS, SAFE
 
 # What may be said about a call whose answer was seen before: only that the record is out of reach.
 STILL_SAID = {"store-unavailable"}
@@ -76,17 +76,24 @@ def answers_that_changed(told: Accounts) -> Found:
 
 def answers_lost(told: Accounts) -> Found:
     """What was seen once is given whenever it is asked for later, and in the end. Where the first attempt saw
-    it fail before, and made a call with effects after that, later ones see it fail first."""
+    it fail before, and made a call with effects after that, later ones see it fail first. And a safe call
+    outside runs is passed on without a record while the store is away: it may fail by itself."""
     for step, seen in told.seen_of.items():
         first = min((one.at for one in seen if one.is_answer), default=float("inf"))
         failed = any(row.state is State.RELEASED for row in told.by_step[step])
         allowed = STILL_SAID | (FAILURES if failed else set())
         for one in seen:
-            if one.asked_at > first and one.problem and one.problem not in allowed:
+            passed = one.problem in FAILURES and not one.call and _is_safe_and_outside(told, one)
+            if one.asked_at > first and one.problem and one.problem not in allowed and not passed:
                 yield step, f"answered before, and then {one.problem}"
         in_the_end = [one for one in seen if one.log.endswith(f"-{LAST}")]
         if first < float("inf") and not any(one.is_answer for one in in_the_end):
             yield step, "answered before, and not in the end"
+
+
+def _is_safe_and_outside(told: Accounts, one: Seen) -> bool:
+    rules = {row.rule for row in told.by_step[one.step]}
+    return rules == {SAFE} and not one.where.startswith("/@")
 
 
 def effects_without_account(told: Accounts) -> Found:

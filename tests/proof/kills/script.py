@@ -15,6 +15,7 @@ from typing import NamedTuple
 # d: neither.
 KINDS = {"a": 3, "b": 3, "c": 3, "d": 5}
 EFFECTS = ("b", "c", "d")
+SAFE = "a"
 LARGE = 80_000  # beyond what lies in a row
 
 

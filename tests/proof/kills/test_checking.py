@@ -93,6 +93,25 @@ def test_a_failure_that_was_seen_before_its_answer_may_be_seen_again() -> None:
     assert "answers_lost" not in {wrong.check for wrong in all_wrongs(both)}
 
 
+def test_a_safe_call_that_passes_without_a_record_may_fail() -> None:
+    """Outside runs, and without an id: one that has an id was asked of the record."""
+    row = ROW._replace(rule="a")
+    outside = [one._replace(where="/") for one in (SEEN, AGAIN)]
+    failed = outside[1]._replace(
+        status=502, problem="upstream-unreachable", semel="refused", digest="", at=20.5, call=""
+    )
+
+    def found(one: Seen, row: Row) -> bool:
+        told = replace(RIGHT, rows=[row], seen=[*outside, one])
+        return "answers_lost" in {wrong.check for wrong in all_wrongs(told)}
+
+    assert not found(failed, row)
+    assert found(failed._replace(call=ID), row)
+    assert found(failed._replace(where="/@r+1"), row)
+    assert found(failed, ROW)
+    assert found(failed._replace(problem="in-doubt"), row)
+
+
 def test_a_story_has_all_sides_in_the_order_of_time() -> None:
     """What the upstream did, the record says, agents saw; and the harm that fell near it."""
     faults = [Fault(10.5, "semel SIGKILL"), Fault(500.0, "far away")]

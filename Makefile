@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 
-.PHONY: install run test check docs dashboards screenshots pictures demo bench soak lock clean help
+.PHONY: install run test check docs dashboards screenshots pictures demo bench soak mutation lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,10 @@ bench: $(STAMP) ## ratios against bare servers, measured in one run
 
 soak: $(STAMP) ## the same tests with the full counts
 	SEMEL_SOAK=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 3600 $(ARGS)
+	$(BIN)/python -m tests.proof.mutation
+
+mutation: $(STAMP) ## break every line of the core, one at a time: does a test see it?
+	$(BIN)/python -m tests.proof.mutation $(ARGS)
 
 lock: ## write requirements-dev.lock anew; needs uv (pip install uv)
 	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml

@@ -46,6 +46,8 @@ WIDER = (
     "tests/admin/test_views.py",
     "tests/cli/test_explain_differences.py",
     "tests/notifying/test_event.py",
+    "tests/forward/test_hosts.py",
+    "tests/http/test_hop_by_hop.py",
 )
 # Sets in the same order, random tests with the same seed: a mutant that dies here dies everywhere. Compiled
 # tests are kept: thousands of processes import them.

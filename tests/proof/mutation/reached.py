@@ -10,9 +10,11 @@ import functools
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from operator import itemgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -33,10 +35,33 @@ class Test(NamedTuple):
         return self.node.partition("::")[0]
 
 
+class Reach:
+    """The tests by what they reach."""
+
+    def __init__(self, tests: Sequence[Test]) -> None:
+        self._tests = tests
+        self._at: dict[tuple[str, int], list[int]] = {}
+        for n, test in enumerate(tests):
+            for path, lines in test.lines.items():
+                for line in lines:
+                    self._at.setdefault((path, line), []).append(n)
+
+    def of(self, path: str, lines: range) -> list[Test]:
+        found = {n for line in lines for n in self._at.get((path, line), ())}
+        return [self._tests[n] for n in found]
+
+
 def chosen(tests: Iterable[Test], *, wide: float) -> list[Test]:
-    """All that are near, then others for `wide` seconds in all: of each kind the quickest first."""
+    """All that are near, the quickest first; then others for `wide` seconds, from every file one before
+    a second from any: tests of one file see much the same."""
     ordered = sorted(tests, key=lambda test: test.seconds)
-    far = [test for test in ordered if not test.is_near]
+    ranks: Counter[str] = Counter()
+    ranked = []
+    for test in ordered:
+        if not test.is_near:
+            ranked.append((ranks[test.file], test.seconds, test))
+            ranks[test.file] += 1
+    far = [test for _, _, test in sorted(ranked, key=itemgetter(0, 1))]
     spent = accumulate(test.seconds for test in far)
     return [
         *(test for test in ordered if test.is_near),

@@ -17,10 +17,10 @@ import pytest
 from tests.proof.mutation.afresh import Afresh, import_all, try_afresh
 from tests.proof.mutation.forks import Ended, Outcome, told
 from tests.proof.mutation.mutants import Mutant, Source, enums_of, mutants_of
-from tests.proof.mutation.reached import Survey, Test, chosen, traced
-from tests.proof.mutation.zygote import OPTIONS, Zygote, reaching_lines
+from tests.proof.mutation.reached import Reach, Survey, Test, chosen, traced
+from tests.proof.mutation.zygote import OPTIONS, Zygote
 
-WIDE = 8.0  # seconds, as traced: so much of the wider tests is run for one mutant
+WIDE = 4.0  # seconds, as traced: so much of the wider tests is run for one mutant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +67,12 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
         if len(results) % 250 == 0:
             tell(f"{len(results)} tried, {left():.0f} s left")
 
+    reach = Reach(tests)
     inside: dict[str, tuple[Mutant, list[Test]]] = {}
     outside: list[Mutant] = []
     for mutant in mutants:
         path = str(sources[mutant.module].path)
-        reaching = chosen(reaching_lines(tests, path, mutant.lines), wide=WIDE)
+        reaching = chosen(reach.of(path, mutant.lines), wide=WIDE)
         if mutant.function is None:
             outside.append(mutant)
         elif reaching:

@@ -126,7 +126,3 @@ class Zygote:
             self._telling.write(json.dumps([mutant.name, ended.outcome, ended.by]) + "\n")
             self._telling.flush()
         return True
-
-
-def reaching_lines(tests: Iterable[Test], path: str, lines: range) -> list[Test]:
-    return [test for test in tests if any(line in lines for line in test.lines.get(path, ()))]

@@ -2,7 +2,9 @@
 
     --module decide     only this one; may be given more than once. Survivors are told, the list is not judged
     --results FILE      what becomes of every mutant, a line of JSON for each, appended
-    --again             only what FILE does not know as dead
+    --again             only what FILE does not know as dead; the verdict is about all of it
+    --survey FILE       which tests reach what, as an earlier run found out; written if it is not there
+    --only import       only what takes effect at import; `function`: only what does not
     --root, --package, --tests, --list, --least, --spare      for another package than proxy.core
 
 It fails when a survivor is not in survivors.toml, or the score is below 85 %.
@@ -65,6 +67,8 @@ def main() -> int:
     parser.add_argument("--module", action="append", default=[])
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--results", type=Path, default=Path(os.devnull))
+    parser.add_argument("--survey", type=Path)
+    parser.add_argument("--only", choices=["import", "function"])
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--package", default=PACKAGE)
     parser.add_argument("--tests", action="append")
@@ -81,6 +85,8 @@ def main() -> int:
         wider=() if given.tests else WIDER,
         known=frozenset(name for name, ended in known.items() if ended.outcome in DEAD),
         seconds=SECONDS,
+        survey=given.survey,
+        at_import=None if given.only is None else given.only == "import",
         spare=given.spare,
     )
     begun = time.monotonic()
@@ -89,11 +95,11 @@ def main() -> int:
         def keep(name: str, ended: Ended) -> None:
             file.write(json.dumps([name, *ended]) + "\n")
 
-        results = run(plan, tell=lambda line: print(line, flush=True), keep=keep)
+        results = known | run(plan, tell=lambda line: print(line, flush=True), keep=keep)
     verdict = judge(results, listed_in(given.list), least=given.least)
     for name in verdict.unlisted:
         print(f"survived: {name}  [{results[name].outcome}]")
-    if given.module or given.again:
+    if given.module or given.only:
         print({key: value for key, value in verdict.figures.items() if key != "modules"})
         return 0
     for name in verdict.stale:

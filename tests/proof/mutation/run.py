@@ -32,6 +32,8 @@ class Plan:
     seconds: float
     spare: float  # see zygote.limits
     modules: frozenset[str] = frozenset()  # all, if none are named
+    at_import: bool | None = None  # only what takes effect then, or only what does not
+    survey: Path | None = None  # what reaches what, from an earlier run or for a later one
     known: frozenset[str] = frozenset()  # mutants that need not be tried
 
     def sources(self) -> list[Source]:
@@ -55,7 +57,7 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
         for source in every
         if not plan.modules or source.module.rpartition(".")[2] in plan.modules
         for mutant in mutants_of(source, enums)
-        if mutant.name not in plan.known
+        if mutant.name not in plan.known and plan.at_import in (None, mutant.function is None)
     ]
     tests, at_import, libraries = _survey(plan, every, left())
     tell(f"{len(mutants)} mutants, {len(tests)} tests")
@@ -129,13 +131,19 @@ def _survey(
     def work(telling: TextIO) -> None:
         plugin = Survey(plan.package, paths, plan.tests)
         with traced(paths) as at_import:
-            if _pytest(plan, plugin):
-                raise RuntimeError("the tests fail without a mutant")
+            ended = _pytest(plan, plugin)
+        if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # a wider one may fail here
+            raise RuntimeError(f"pytest ended with {ended}: see above")
         libraries = [name for name, module in sys.modules.items() if _is_library(name, module)]
         lines = {path: sorted(found) for path, found in at_import.items()}
         json.dump([plugin.tests, lines, libraries], telling)
 
-    (answer,) = told(work, seconds=seconds)
+    if plan.survey is not None and plan.survey.exists():
+        answer = plan.survey.read_text()
+    else:
+        (answer,) = told(work, seconds=seconds)
+        if plan.survey is not None:
+            plan.survey.write_text(answer)
     tests, at_import, libraries = json.loads(answer)
     return [Test(*each) for each in tests], at_import, libraries
 

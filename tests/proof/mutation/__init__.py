@@ -4,6 +4,7 @@
     changes.py   what can become of one expression or statement: the table of operators
     zygote.py    a process that has collected the tests once, and forks for every mutant
     afresh.py    the same for what takes effect at import (tables, enums, defaults): imported after the fork
+    rounds.py    which tests those meet, and in which order
     reached.py   which tests reach which lines, and how long each takes
     forks.py     a child process, its limits, and how it tells what it found
     run.py       all of it in order

@@ -35,6 +35,11 @@ class Mutant(NamedTuple):
     lines: range
     function: Function | None  # None: it takes effect at import
 
+    @property
+    def symbol(self) -> str:
+        """What of the module is changed."""
+        return self.name.partition(":")[0].split(".")[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

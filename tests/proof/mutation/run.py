@@ -18,9 +18,8 @@ from tests.proof.mutation.afresh import Afresh, import_all, try_afresh
 from tests.proof.mutation.forks import Ended, Outcome, told
 from tests.proof.mutation.mutants import Mutant, Source, enums_of, mutants_of
 from tests.proof.mutation.reached import Reach, Survey, Test, chosen, traced
+from tests.proof.mutation.rounds import WIDE, Rounds
 from tests.proof.mutation.zygote import OPTIONS, Zygote
-
-WIDE = 4.0  # seconds, as traced: so much of the wider tests is run for one mutant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,26 +99,15 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
             ended(mutant, Ended(Outcome(outcome), by))
     tell(f"{len(results)} tried, {len(outside)} to be tried afresh")
     import_all(libraries)
-    rounds = {source.module: _rounds(plan, source, tests) for source in every}
+    rounds = Rounds(plan.root, tests)
     with TemporaryDirectory() as scratch:
         where = Afresh(plan.root, Path(scratch, "tests"), plan.spare)
         for mutant in outside:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not done within {plan.seconds:.0f} s")
             source = sources[mutant.module]
-            ended(mutant, try_afresh(source, mutant, rounds[source.module], where))
+            ended(mutant, try_afresh(source, mutant, rounds.of(source, mutant), where))
     return {mutant.name: results[mutant.name] for mutant in mutants}
-
-
-def _rounds(plan: Plan, source: Source, tests: list[Test]) -> list[list[Test]]:
-    """Near tests in files that name the module; other near ones that reach it; the wider ones that do."""
-    named = {test.file for test in tests if source.module in (plan.root / test.file).read_text()}
-    reaching = [test for test in tests if test.file in named or str(source.path) in test.lines]
-    ordered = chosen(reaching, wide=WIDE)
-    near = [test for test in ordered if test.is_near]
-    wide = [test for test in ordered if not test.is_near]
-    first = [test for test in near if test.file in named]
-    return [first, [test for test in near if test.file not in named], wide]
 
 
 def _survey(

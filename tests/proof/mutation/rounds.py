@@ -1,0 +1,47 @@
+"""Which tests a mutant that takes effect at import meets, and in which order.
+
+Every round is a process that imports and collects its files, which costs more than most tests do. So the
+first is of the few smallest files that name what is changed; most mutants end there.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from tests.proof.mutation.mutants import Mutant, Source
+from tests.proof.mutation.reached import Test, chosen
+
+WIDE = 4.0  # seconds, as traced: so much of the wider tests is run for one mutant
+SMALL = 3  # files of a first round
+
+
+class Rounds:
+    def __init__(self, root: Path, tests: list[Test]) -> None:
+        self._tests = tests
+        self._texts = {file: (root / file).read_text() for file in {test.file for test in tests}}
+        self._of = cache(self._find)
+
+    def of(self, source: Source, mutant: Mutant) -> list[list[Test]]:
+        return self._of(source.module, str(source.path), mutant.symbol)
+
+    def _find(self, module: str, path: str, symbol: str) -> list[list[Test]]:
+        """Small files that name the symbol; others that name the module, or reach it; the wider ones."""
+        naming = {file for file, text in self._texts.items() if module in text}
+        word = re.compile(rf"\b{re.escape(symbol)}\b")
+        reaching = [test for test in self._tests if test.file in naming or path in test.lines]
+        ordered = chosen(reaching, wide=WIDE)
+        near = [test for test in ordered if test.is_near]
+        sizes = {file: len(self._texts[file]) for file in {test.file for test in near}}
+        first = sorted(
+            (f for f in sizes if f in naming and word.search(self._texts[f])), key=sizes.__getitem__
+        )
+        first = first[:SMALL]
+        second = [test for test in near if test.file in naming and test.file not in first]
+        return [
+            [test for test in near if test.file in first],
+            second,
+            [test for test in near if test.file not in naming],
+            [test for test in ordered if not test.is_near],
+        ]

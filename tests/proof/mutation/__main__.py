@@ -2,7 +2,8 @@
 
     --module decide     only this one; may be given more than once. Survivors are told, the list is not judged
     --results FILE      what becomes of every mutant, a line of JSON for each, appended
-    --again             only what FILE does not know as dead; the verdict is about all of it
+    --resume            only what FILE does not know; the verdict is about all of it
+    --again             only what FILE does not know as dead; the same
     --survey FILE       which tests reach what, as an earlier run found out; written if it is not there
     --only import       only what takes effect at import; `function`: only what does not
     --root, --package, --tests, --list, --least, --spare      for another package than proxy.core
@@ -66,6 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.mutation", description=__doc__)
     parser.add_argument("--module", action="append", default=[])
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--results", type=Path, default=Path(os.devnull))
     parser.add_argument("--survey", type=Path)
     parser.add_argument("--only", choices=["import", "function"])
@@ -76,26 +78,28 @@ def main() -> int:
     parser.add_argument("--least", type=float, default=LEAST)
     parser.add_argument("--spare", type=float, default=SPARE)
     given = parser.parse_args()
-    known = read(given.results) if given.again else {}
+    known = read(given.results) if given.again or given.resume else {}
+    if given.again:
+        known = {name: ended for name, ended in known.items() if ended.outcome in DEAD}
     plan = Plan(
         root=given.root,
         package=given.package,
         modules=frozenset(given.module),
         tests=tuple(given.tests or NEAR),
         wider=() if given.tests else WIDER,
-        known=frozenset(name for name, ended in known.items() if ended.outcome in DEAD),
+        known=known,
         seconds=SECONDS,
         survey=given.survey,
         at_import=None if given.only is None else given.only == "import",
         spare=given.spare,
     )
     begun = time.monotonic()
-    with given.results.open("a" if given.again else "w", buffering=1) as file:
+    with given.results.open("a" if given.again or given.resume else "w", buffering=1) as file:
 
         def keep(name: str, ended: Ended) -> None:
             file.write(json.dumps([name, *ended]) + "\n")
 
-        results = known | run(plan, tell=lambda line: print(line, flush=True), keep=keep)
+        results = run(plan, tell=lambda line: print(line, flush=True), keep=keep)
     verdict = judge(results, listed_in(given.list), least=given.least)
     for name in verdict.unlisted:
         print(f"survived: {name}  [{results[name].outcome}]")

@@ -129,15 +129,15 @@ def of_comprehension(node: ast.comprehension) -> Iterator[Change]:
 def of_match(node: ast.Match) -> Iterator[Change]:
     for at, case in enumerate(node.cases):
         label = f"without `case {ast.unparse(case.pattern)}`"
-        if len(node.cases) > 1 and not _cannot_happen(case.body):
+        if len(node.cases) > 1 and not is_for_mypy(case.body[0]):
             yield Change(node, {"cases": [*node.cases[:at], *node.cases[at + 1 :]]}, label)
         if case.guard is not None:
             yield Change(case, {"guard": None}, f"without `if {ast.unparse(case.guard)}`")
 
 
-def _cannot_happen(body: list[ast.stmt]) -> bool:
-    """`assert_never(…)`: for mypy, not for the machine."""
-    return isinstance(body[0], ast.Expr) and ast.unparse(body[0]).startswith("assert_never(")
+def is_for_mypy(stmt: ast.stmt) -> bool:
+    """`assert_never(…)`: the machine never comes here."""
+    return isinstance(stmt, ast.Expr) and ast.unparse(stmt).startswith("assert_never(")
 
 
 def of_call(node: ast.Call) -> Iterator[Change]:
@@ -147,7 +147,10 @@ def of_call(node: ast.Call) -> Iterator[Change]:
             yield Change(node, {"keywords": rest}, f"without {keyword.arg}=")
     if isinstance(node.func, ast.Name) and node.func.id in NAMES:
         yield Change(node.func, {"id": NAMES[node.func.id]}, NAMES[node.func.id])
+    counted = len(node.args) > 1 or any(keyword.arg == "maxsplit" for keyword in node.keywords)
     if isinstance(node.func, ast.Attribute) and node.func.attr in NAMES:
+        if node.func.attr.endswith("split") and not counted:
+            return  # from either side it is the same
         yield Change(node.func, {"attr": NAMES[node.func.attr]}, NAMES[node.func.attr])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from tests.proof.mutation.changes import CHANGES, Change, of_rows
+from tests.proof.mutation.changes import CHANGES, Change, is_for_mypy, of_rows
 
 Enums = Mapping[str, tuple[str, ...]]  # members by the name of their class
 SHOWN = 90  # characters of what stood there
@@ -162,6 +162,8 @@ class _Walk:
                 yield place, Change(stmt, {"__class__": ast.Break}, "break")
             case ast.Break():
                 yield place, Change(stmt, {"__class__": ast.Continue}, "continue")
+        if is_for_mypy(stmt):
+            return
         if _can_go(stmt, place):
             yield place, _gone(stmt)
         yield from self._inside(stmt, place)

@@ -51,9 +51,13 @@ class Reach:
         return [self._tests[n] for n in found]
 
 
-def chosen(tests: Iterable[Test], *, wide: float) -> list[Test]:
-    """All that are near, the quickest first; then others for `wide` seconds, from every file one before
-    a second from any: tests of one file see much the same."""
+NEAR, WIDE = 5.0, 2.0  # seconds, as traced, of near and of other tests for one mutant
+
+
+def chosen(tests: Iterable[Test]) -> list[Test]:
+    """Those that are near, the quickest first; then others, from every file one before a second from any:
+    tests of one file see much the same. Of both as many as there is time for: a mutant that lives so long is
+    a survivor, though some slow test might have seen it."""
     ordered = sorted(tests, key=lambda test: test.seconds)
     ranks: Counter[str] = Counter()
     ranked = []
@@ -62,11 +66,12 @@ def chosen(tests: Iterable[Test], *, wide: float) -> list[Test]:
             ranked.append((ranks[test.file], test.seconds, test))
             ranks[test.file] += 1
     far = [test for _, _, test in sorted(ranked, key=itemgetter(0, 1))]
-    spent = accumulate(test.seconds for test in far)
-    return [
-        *(test for test in ordered if test.is_near),
-        *(test for test, sofar in zip(far, spent, strict=True) if sofar < wide),
-    ]
+    return [*_within([test for test in ordered if test.is_near], NEAR), *_within(far, WIDE)]
+
+
+def _within(tests: list[Test], seconds: float) -> list[Test]:
+    spent = accumulate(test.seconds for test in tests)
+    return [test for test, sofar in zip(tests, spent, strict=True) if sofar < seconds]
 
 
 TIMED = "linear_time"  # in the names of tests that look at the clock, which is slow here

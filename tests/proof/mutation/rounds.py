@@ -13,7 +13,6 @@ from pathlib import Path
 from tests.proof.mutation.mutants import Mutant, Source
 from tests.proof.mutation.reached import Test, chosen
 
-WIDE = 4.0  # seconds, as traced: so much of the wider tests is run for one mutant
 SMALL = 3  # files of a first round
 
 
@@ -31,7 +30,7 @@ class Rounds:
         naming = {file for file, text in self._texts.items() if module in text}
         word = re.compile(rf"\b{re.escape(symbol)}\b")
         reaching = [test for test in self._tests if test.file in naming or path in test.lines]
-        ordered = chosen(reaching, wide=WIDE)
+        ordered = chosen(reaching)
         near = [test for test in ordered if test.is_near]
         sizes = {file: len(self._texts[file]) for file in {test.file for test in near}}
         first = sorted(

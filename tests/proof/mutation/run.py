@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -18,7 +18,7 @@ from tests.proof.mutation.afresh import Afresh, import_all, try_afresh
 from tests.proof.mutation.forks import Ended, Outcome, told
 from tests.proof.mutation.mutants import Mutant, Source, enums_of, mutants_of
 from tests.proof.mutation.reached import Reach, Survey, Test, chosen, traced
-from tests.proof.mutation.rounds import WIDE, Rounds
+from tests.proof.mutation.rounds import Rounds
 from tests.proof.mutation.zygote import OPTIONS, Zygote
 
 
@@ -33,7 +33,7 @@ class Plan:
     modules: frozenset[str] = frozenset()  # all, if none are named
     at_import: bool | None = None  # only what takes effect then, or only what does not
     survey: Path | None = None  # what reaches what, from an earlier run or for a later one
-    known: frozenset[str] = frozenset()  # mutants that need not be tried
+    known: Mapping[str, Ended] = field(default_factory=dict)  # what need not be tried again
 
     def sources(self) -> list[Source]:
         folder = self.root.joinpath(*self.package.split("."))
@@ -51,13 +51,14 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
     every = plan.sources()
     sources = {source.module: source for source in every}
     enums = enums_of(every)
-    mutants = [
+    wanted = [
         mutant
         for source in every
         if not plan.modules or source.module.rpartition(".")[2] in plan.modules
         for mutant in mutants_of(source, enums)
-        if mutant.name not in plan.known and plan.at_import in (None, mutant.function is None)
+        if plan.at_import in (None, mutant.function is None)
     ]
+    mutants = [mutant for mutant in wanted if mutant.name not in plan.known]
     tests, at_import, libraries = _survey(plan, every, left())
     tell(f"{len(mutants)} mutants, {len(tests)} tests")
     results: dict[str, Ended] = {}
@@ -73,7 +74,7 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
     outside: list[Mutant] = []
     for mutant in mutants:
         path = str(sources[mutant.module].path)
-        reaching = chosen(reach.of(path, mutant.lines), wide=WIDE)
+        reaching = chosen(reach.of(path, mutant.lines))
         if mutant.function is None:
             outside.append(mutant)
         elif reaching:
@@ -107,7 +108,8 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
                 raise TimeoutError(f"not done within {plan.seconds:.0f} s")
             source = sources[mutant.module]
             ended(mutant, try_afresh(source, mutant, rounds.of(source, mutant), where))
-    return {mutant.name: results[mutant.name] for mutant in mutants}
+    every_one = {**plan.known, **results}
+    return {mutant.name: every_one[mutant.name] for mutant in wanted}
 
 
 def _survey(

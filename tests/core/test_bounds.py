@@ -151,9 +151,9 @@ def test_a_name_alone_is_never_a_source() -> None:
     for name, value in (("path", 1), ("query", 2), ("body", 3)):
         assert args(data, include=[name])[1] == {"include": {name: [value]}}
     given: dict[str, Any] = {"path": {"id": "7"}, "query": b"id=8"}
-    for source, value in (("path", "7"), ("query", ["8"]), ("body", 4)):
-        name = f"{source}.id"
-        assert args(data, include=[name], **given)[1] == {"include": {name: [value]}}
+    found: dict[str, Any] = {"path.id": "7", "query.id": ["8"], "body.id": 4}
+    for name, each in found.items():
+        assert args(data, include=[name], **given)[1] == {"include": {name: [each]}}
     assert args(include=["id"], **given)[1] == {"include": {"id": [["8"]]}}
     # Without anything that was found, all of it names the call.
     assert args(include=["x"], **given)[1] == {"path": {"id": "7"}, "query": {"id": ["8"]}}

@@ -202,7 +202,8 @@ def test_an_error_of_semels_own() -> None:
 def test_a_ping_asks_nothing() -> None:
     """Nor does what is no request."""
     assert asks_client({"id": 1, "method": "sampling/createMessage"})
-    for nothing in ({"id": 1, "method": "ping"}, {"method": "x"}, {"id": 1}, [], "x", None):
+    nothings: list[Any] = [{"id": 1, "method": "ping"}, {"method": "x"}, {"id": 1}, [], "x", None]
+    for nothing in nothings:
         assert not asks_client(nothing)
 
 

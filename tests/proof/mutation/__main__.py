@@ -4,6 +4,7 @@
     --results FILE      what becomes of every mutant, a line of JSON for each, appended
     --resume            only what FILE does not know; the verdict is about all of it
     --again             only what FILE does not know as dead; the same
+    --sample N          so many, chosen at random with --seed (1); a score of these alone, and so it is told
     --survey FILE       which tests reach what, as an earlier run found out; written if it is not there
     --only import       only what takes effect at import; `function`: only what does not
     --root, --package, --tests, --list, --least, --spare      for another package than proxy.core
@@ -69,6 +70,8 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--results", type=Path, default=Path(os.devnull))
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--survey", type=Path)
     parser.add_argument("--only", choices=["import", "function"])
     parser.add_argument("--root", type=Path, default=ROOT)
@@ -90,6 +93,8 @@ def main() -> int:
         known=known,
         seconds=SECONDS,
         survey=given.survey,
+        seed=given.seed,
+        sample=given.sample,
         at_import=None if given.only is None else given.only == "import",
         spare=given.spare,
     )

@@ -51,7 +51,7 @@ class Reach:
         return [self._tests[n] for n in found]
 
 
-NEAR, WIDE = 5.0, 2.0  # seconds, as traced, of near and of other tests for one mutant
+NEAR, WIDE = 3.0, 1.5  # seconds, as traced, of near and of other tests for one mutant
 
 
 def chosen(tests: Iterable[Test]) -> list[Test]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TextIO
@@ -32,6 +33,8 @@ class Plan:
     spare: float  # see zygote.limits
     modules: frozenset[str] = frozenset()  # all, if none are named
     at_import: bool | None = None  # only what takes effect then, or only what does not
+    seed: int = 1
+    sample: int | None = None  # None: all
     survey: Path | None = None  # what reaches what, from an earlier run or for a later one
     known: Mapping[str, Ended] = field(default_factory=dict)  # what need not be tried again
 
@@ -58,6 +61,8 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
         for mutant in mutants_of(source, enums)
         if plan.at_import in (None, mutant.function is None)
     ]
+    Random(plan.seed).shuffle(wanted)  # so that any beginning of a run is a fair sample
+    wanted = wanted[: plan.sample]
     mutants = [mutant for mutant in wanted if mutant.name not in plan.known]
     tests, at_import, libraries = _survey(plan, every, left())
     tell(f"{len(mutants)} mutants, {len(tests)} tests")

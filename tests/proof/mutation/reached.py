@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
+FEW = 3
 EXAMPLES = 40  # of a property, for one mutant: the same ones every time
 
 
@@ -35,11 +36,18 @@ class Test(NamedTuple):
         return self.node.partition("::")[0]
 
 
+# How much of all near tests, and of all others, is run for one mutant, by time. Shares and not seconds: what
+# is left out does not depend on the machine.
+NEAR, WIDE = 1 / 6, 1 / 14
+
+
 class Reach:
-    """The tests by what they reach."""
+    """The tests by what they reach, and those of them that a mutant meets."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         self._tests = tests
+        self._near = NEAR * sum(test.seconds for test in tests if test.is_near)
+        self._wide = WIDE * sum(test.seconds for test in tests if not test.is_near)
         self._at: dict[tuple[str, int], list[int]] = {}
         for n, test in enumerate(tests):
             for path, lines in test.lines.items():
@@ -48,30 +56,27 @@ class Reach:
 
     def of(self, path: str, lines: range) -> list[Test]:
         found = {n for line in lines for n in self._at.get((path, line), ())}
-        return [self._tests[n] for n in found]
+        return self.chosen([self._tests[n] for n in found])
 
-
-NEAR, WIDE = 3.0, 1.5  # seconds, as traced, of near and of other tests for one mutant
-
-
-def chosen(tests: Iterable[Test]) -> list[Test]:
-    """Those that are near, the quickest first; then others, from every file one before a second from any:
-    tests of one file see much the same. Of both as many as there is time for: a mutant that lives so long is
-    a survivor, though some slow test might have seen it."""
-    ordered = sorted(tests, key=lambda test: test.seconds)
-    ranks: Counter[str] = Counter()
-    ranked = []
-    for test in ordered:
-        if not test.is_near:
-            ranked.append((ranks[test.file], test.seconds, test))
-            ranks[test.file] += 1
-    far = [test for _, _, test in sorted(ranked, key=itemgetter(0, 1))]
-    return [*_within([test for test in ordered if test.is_near], NEAR), *_within(far, WIDE)]
+    def chosen(self, tests: Iterable[Test]) -> list[Test]:
+        """Those that are near, the quickest first; then others, from every file one before a second from any:
+        tests of one file see much the same. Of both as many as there is time for: a mutant that lives so long
+        is a survivor, though some slow test might have seen it."""
+        ordered = sorted(tests, key=lambda test: test.seconds)
+        ranks: Counter[str] = Counter()
+        ranked = []
+        for test in ordered:
+            if not test.is_near:
+                ranked.append((ranks[test.file], test.seconds, test))
+                ranks[test.file] += 1
+        far = [test for _, _, test in sorted(ranked, key=itemgetter(0, 1))]
+        return [*_within([test for test in ordered if test.is_near], self._near), *_within(far, self._wide)]
 
 
 def _within(tests: list[Test], seconds: float) -> list[Test]:
-    spent = accumulate(test.seconds for test in tests)
-    return [test for test, sofar in zip(tests, spent, strict=True) if sofar < seconds]
+    """Of few tests all: there is time for those."""
+    spent = list(accumulate(test.seconds for test in tests))
+    return [test for n, test in enumerate(tests) if n < FEW or spent[n] < seconds]
 
 
 TIMED = "linear_time"  # in the names of tests that look at the clock, which is slow here

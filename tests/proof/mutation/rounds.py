@@ -11,14 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from tests.proof.mutation.mutants import Mutant, Source
-from tests.proof.mutation.reached import Test, chosen
+from tests.proof.mutation.reached import Reach, Test
 
 SMALL = 3  # files of a first round
 
 
 class Rounds:
-    def __init__(self, root: Path, tests: list[Test]) -> None:
+    def __init__(self, root: Path, tests: list[Test], reach: Reach) -> None:
         self._tests = tests
+        self._reach = reach
         self._texts = {file: (root / file).read_text() for file in {test.file for test in tests}}
         self._of = cache(self._find)
 
@@ -28,13 +29,21 @@ class Rounds:
     def _find(self, module: str, path: str, symbol: str) -> list[list[Test]]:
         """Small files that name the symbol; others that name the module, or reach it. Wider tests are not
         among them: they cost seconds to import, and of hundreds of mutants they killed two."""
-        naming = {file for file, text in self._texts.items() if module in text}
+        naming = {file for file, text in self._texts.items() if _names(text, module)}
         word = re.compile(rf"\b{re.escape(symbol)}\b")
         reaching = [test for test in self._tests if test.file in naming or path in test.lines]
-        near = [test for test in chosen(reaching) if test.is_near]
+        near = [test for test in self._reach.chosen(reaching) if test.is_near]
         saying = {test.file for test in near if test.file in naming and word.search(self._texts[test.file])}
         first = sorted(saying, key=lambda file: len(self._texts[file]))[:SMALL]
         return [
             [test for test in near if test.file in first],
             [test for test in near if test.file not in first],
         ]
+
+
+def _names(text: str, module: str) -> bool:
+    """`import a.b`, `from a.b import c`, or `from a import b`."""
+    package, _, name = module.rpartition(".")
+    return module in text or (
+        f"from {package} import" in text and re.search(rf"\b{name}\b", text) is not None
+    )

@@ -18,7 +18,7 @@ import pytest
 from tests.proof.mutation.afresh import Afresh, import_all, try_afresh
 from tests.proof.mutation.forks import Ended, Outcome, told
 from tests.proof.mutation.mutants import Mutant, Source, enums_of, mutants_of
-from tests.proof.mutation.reached import Reach, Survey, Test, chosen, traced
+from tests.proof.mutation.reached import Reach, Survey, Test, traced
 from tests.proof.mutation.rounds import Rounds
 from tests.proof.mutation.zygote import OPTIONS, Zygote
 
@@ -79,7 +79,7 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
     outside: list[Mutant] = []
     for mutant in mutants:
         path = str(sources[mutant.module].path)
-        reaching = chosen(reach.of(path, mutant.lines))
+        reaching = reach.of(path, mutant.lines)
         if mutant.function is None:
             outside.append(mutant)
         elif reaching:
@@ -105,7 +105,7 @@ def run(plan: Plan, *, tell: Callable[[str], None], keep: Callable[[str, Ended],
             ended(mutant, Ended(Outcome(outcome), by))
     tell(f"{len(results)} tried, {len(outside)} to be tried afresh")
     import_all(libraries)
-    rounds = Rounds(plan.root, tests)
+    rounds = Rounds(plan.root, tests, reach)
     with TemporaryDirectory() as scratch:
         where = Afresh(plan.root, Path(scratch, "tests"), plan.spare)
         for mutant in outside:

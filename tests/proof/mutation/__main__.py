@@ -9,7 +9,8 @@
     --only import       only what takes effect at import; `function`: only what does not
     --root, --package, --tests, --list, --least, --spare      for another package than proxy.core
 
-It fails when a survivor is not in survivors.toml, or the score is below 85 %.
+A survivor is told as its module, then the line that survivors.toml needs for it, but for its reason. It fails
+when a survivor is not in survivors.toml, or the score is below 85 %.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from tests.proof.mutation.forks import Ended, Outcome
 from tests.proof.mutation.run import Plan, run
 from tests.proof.mutation.verdict import DEAD, LEAST, judge, listed_in
-from tests.proof.report import report
+from tests.proof.report import Figure, report
 
 ROOT = Path(__file__).parents[3]
 LIST = Path(__file__).parent / "survivors.toml"
@@ -107,7 +108,9 @@ def main() -> int:
         results = run(plan, tell=lambda line: print(line, flush=True), keep=keep)
     verdict = judge(results, listed_in(given.list), least=given.least)
     for name in verdict.unlisted:
-        print(f"survived: {name}  [{results[name].outcome}]")
+        module, _, rest = name.partition(".")
+        outcome = results[name].outcome
+        print(f'survived: [{module}] {json.dumps(rest, ensure_ascii=False)} = "open: {outcome}"')
     if given.module or given.only:
         print({key: value for key, value in verdict.figures.items() if key != "modules"})
         return 0
@@ -115,7 +118,10 @@ def main() -> int:
         print(f"listed, and no survivor: {name}")
     seconds = round(time.monotonic() - begun)
     name = given.package.rpartition(".")[2]
-    report("mutation", name, {**verdict.figures, "seconds": seconds, "tool": "tests.proof.mutation"})
+    sampled: dict[str, Figure] = {"sample": given.sample, "seed": given.seed} if given.sample else {}
+    report(
+        "mutation", name, {**sampled, **verdict.figures, "seconds": seconds, "tool": "tests.proof.mutation"}
+    )
     print("passed" if verdict.passed else f"failed: {len(verdict.unlisted)} survivors without a reason")
     return 0 if verdict.passed else 1
 

@@ -98,7 +98,7 @@ def test_the_killed_are_killed_and_an_unlisted_survivor_fails_the_run(small: Pat
     assert results[ENDLESS].outcome is Outcome.TIMEOUT
     assert results[UNREACHED].outcome is Outcome.UNREACHED
     assert results["prices.unused: 3 → 4"].outcome is Outcome.UNREACHED
-    assert f"survived: {UNREACHED}" in said
+    assert f'survived: [prices] "{UNREACHED.removeprefix("prices.")}" = "open: unreached"' in said
     assert status == 1
     # With a reason for each it would have passed.
     survivors = [name for name, ended in results.items() if ended.outcome not in DEAD]

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 REPORT := $(CURDIR)/soak-report.jsonl
 
-.PHONY: install run test check docs dashboards screenshots pictures demo bench peers soak lock clean help
+.PHONY: install run test check docs dashboards screenshots pictures demo bench peers soak mutation lock clean help
 
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ soak: $(STAMP) ## the same tests with the full counts, and the core's mutants; h
 	SEMEL_SOAK=1 SEMEL_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(TEST_JOBS) --timeout 5400 $(ARGS)
 	SEMEL_REPORT=$(REPORT) $(BIN)/python -m tests.proof.mutation
 	$(BIN)/python -m tests.proof.page $(REPORT)
+
+mutation: $(STAMP) ## break every line of the core, one at a time: does a test see it?
+	$(BIN)/python -m tests.proof.mutation $(ARGS)
 
 lock: ## write requirements-dev.lock anew; needs uv (pip install uv)
 	$(PYTHON) -m uv pip compile --quiet --universal --extra dev --no-header --output-file requirements-dev.lock pyproject.toml

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core import decide
+from proxy.core import budget, decide
 from proxy.core.budget import (
     BUCKETS,
     DAY,
@@ -17,19 +17,21 @@ from proxy.core.budget import (
     Account,
     Charge,
     Meter,
+    Posting,
     Spent,
     account_of,
     adjustment,
     in_micros,
     is_free,
+    needs_history,
     remembered,
     reservation,
     used_up,
 )
 from proxy.core.clauses import Allowance, Budget, Cost, Rate
-from proxy.core.intent import Call, Event, State
+from proxy.core.intent import Call, Event, State, evolve
 from proxy.core.policy import Rule
-from proxy.core.terms import Terms
+from proxy.core.terms import Held, Reserved, Terms
 from proxy.store.memory_spending import Spending
 from tests.stores import calls
 
@@ -302,3 +304,79 @@ def test_an_answer_that_took_nothing_gives_its_money_back() -> None:
     assert not is_free(BOTH, 404, executed=True)
     assert is_free(LATER, 404, executed=True)
     assert not is_free(LATER, 200, executed=True)
+
+
+def test_a_reservation_needs_to_know_the_past_only_where_answers_tell_the_price() -> None:
+    """And there is money to limit at all."""
+    assert needs_history(money("1", price=None))
+    assert not needs_history(money("1"))
+    assert not needs_history(rule(calls=Rate(1, 60.0), cost=Cost(usd_from="usd")))
+    assert not needs_history(Rule(name="send", cost=Cost(usd_from="usd")))
+    assert not needs_history(rule(usd=Allowance(Decimal(1))))
+
+
+def test_a_budget_of_money_without_a_price_takes_something_all_the_same() -> None:
+    """So that one that is reached is used up; also over the shortest of times."""
+    (posting,) = charged(rule(usd=Allowance(Decimal(1), 60.0))).postings
+    assert posting.amount == 1
+    (short,) = charged(rule(calls=Rate(1, 0.0001))).postings
+    assert short.expires - short.bucket == 1
+
+
+@pytest.mark.parametrize("status", [199, 200, 299, 300])
+def test_what_is_no_success_is_free_where_answers_tell_the_price(status: int) -> None:
+    """From 200 to 299 it is one; where the price is fixed, or nothing was executed, that does not matter."""
+    priced_later = money("1", price=None)
+    assert is_free(priced_later, status, executed=True) is (status not in (200, 299))
+    assert not is_free(money("1"), status, executed=True)
+    assert is_free(money("1"), status, executed=False)
+
+
+@pytest.mark.parametrize(
+    ("event", "free", "left"),
+    [
+        (Event.ANSWERED, True, 0),
+        (Event.INCONCLUSIVE, True, 0),
+        (Event.INCONCLUSIVE, False, 7),
+        (Event.LOST, True, 7),
+        (Event.NEEDS_APPROVAL, True, 7),
+        (Event.NOT_EXECUTED, False, 0),
+        (Event.NOT_SENT, False, 0),
+    ],
+)
+def test_what_was_free_is_given_back_where_somebody_answered(event: Event, free: bool, left: int) -> None:
+    """In doubt nothing is: it may have been used."""
+    terms = Terms(reserved=Reserved("", "send", (Held(Meter.USD, 1, 7),)))
+    after = budget.after(terms, event, None, free=free)
+    assert after == Terms(reserved=Reserved("", "send", (Held(Meter.USD, 1, left),)))
+    assert budget.after(Terms(), event, None) == Terms()
+    assert budget.after(None, event, None) is None
+
+
+def test_an_account_is_set_right_only_where_both_rows_hold_something() -> None:
+    """A row that holds nothing, before or after, has nothing to give back."""
+    call, _ = calls.claim("p1", bytes(16))
+    holding = evolve(call, terms=Terms(reserved=Reserved("", "send", (Held(Meter.CALLS, 5, 1),))))
+    given_back = evolve(call, terms=Terms(reserved=Reserved("", "send", (Held(Meter.CALLS, 5, 0),))))
+    assert adjustment(call, holding) is None
+    assert adjustment(holding, call) is None
+    assert adjustment(evolve(call, terms=Terms()), holding) is None
+    assert adjustment(holding, evolve(call, terms=Terms())) is None
+    assert adjustment(holding, holding) is None
+    set_right = adjustment(holding, given_back)
+    assert set_right == Charge(TENANT, (Posting(Meter.CALLS, 5, -1),))
+    assert not set_right.reserves
+
+
+def test_how_much_is_used_is_told_of_every_limit() -> None:
+    """Whether or not it is reached; of a charge without limits there is nothing to tell."""
+    both = rule(calls=Rate(3, 60.0), usd=Allowance(Decimal(1), 60.0), cost=Cost(usd=Decimal("0.5")))
+    charge = charged(both)
+    at = charge.postings[0].bucket
+    spent = (Spent(meter, at, amount, 0) for meter, amount in (("calls", 2), ("usd", 700_000)))
+    told = budget.standing(charge, spent)
+    assert [(each.meter, each.most, each.used, each.adds) for each in told] == [
+        (Meter.CALLS, 3, 2, 1),
+        (Meter.USD, 1_000_000, 700_000, 500_000),
+    ]
+    assert budget.standing(Charge(TENANT, (Posting(Meter.CALLS, 5, -1),)), ()) == []

@@ -140,3 +140,23 @@ def test_a_pair_of_surrogates_is_whole() -> None:
     """It is one character, however it is spelt."""
     body = Body(media_type="application/json", data=b'{"a": "\\uD83D\\ude00"}')
     assert document_of(path={}, query=b"", body=body).whole
+
+
+def test_a_query_that_cannot_be_read_leaves_nothing_whole() -> None:
+    """The rest of the document is there all the same."""
+    body = Body(media_type="application/json", data=b'{"a": 1}')
+    document = document_of(path={}, query=b"x=%ff", body=body)
+    assert not document.whole
+    assert (document.value["a"], document.value["query"]) == (1, {})
+    assert document_of(path={}, query=b"x=1", body=body).whole
+
+
+def test_a_target_may_end_with_text_or_with_a_placeholder() -> None:
+    """Nothing of it is lost, and a brace of its own closes nothing."""
+    document = Document({"id": "a/b"}, whole=True)
+    assert fill("/x/{id}/y", document, {}) == "/x/a%2Fb/y"
+    assert fill("/x/{id}", document, {}) == "/x/a%2Fb"
+    assert fill("/x", document, {}) == "/x"
+    assert fill("", document, {}) == ""
+    for nothing in ("", ".", ".."):
+        assert fill("/{id}", Document({"id": nothing}, whole=True), {}) is None

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.headers import HOP_BY_HOP, Headers, end_to_end, without_semel
+from proxy.core.headers import (
+    HOP_BY_HOP,
+    Headers,
+    end_to_end,
+    is_event_stream,
+    without_header,
+    without_nominated,
+    without_semel,
+    without_session,
+)
 from tests.counts import count
 
 KEPT: Headers = ((b"Accept", b"a"), (b"X-One", b"1"), (b"accept", b"b"), (b"X-ONE", b"2"))
@@ -61,3 +70,52 @@ def test_against_a_plain_reading_of_the_rules(headers: list[tuple[bytes, bytes]]
     }
     dropped = named | HOP_BY_HOP
     assert end_to_end(tuple(headers)) == tuple(pair for pair in headers if pair[0].lower() not in dropped)
+
+
+def test_what_connection_names_chooses_nothing() -> None:
+    """With anything but the two usual words in it, what goes no further is left out; else all stays."""
+    for usual in (b"close", b"keep-alive", b" Keep-Alive\t"):
+        headers = ((b"Connection", usual), *KEPT)
+        assert without_nominated(headers) == headers
+    assert without_nominated(((b"CONNECTION", b"x-one"), *KEPT)) == (KEPT[0], KEPT[2])
+    assert without_nominated(((b"Te", b"x"), *KEPT)) == ((b"Te", b"x"), *KEPT)
+
+
+def test_every_header_of_a_name_is_left_out() -> None:
+    """In any spelling; others stay in order."""
+    assert without_header(KEPT, "x-one") == (KEPT[0], KEPT[2])
+    assert without_header(KEPT, "x-two") == KEPT
+
+
+def test_an_operators_cookie_goes_no_further() -> None:
+    """By what its name begins with; the other cookies stay, and a header that is left with none is gone."""
+    session, other = b"semel_session_8080=s", b"theme=dark"
+    cases = {
+        session: None,
+        other + b"; " + session: other,
+        session + b" ;\t" + other + b";a=b": other + b"; a=b",
+        b"x=semel_session": b"x=semel_session",
+        other: other,
+    }
+    for name in (b"Cookie", b"cookie"):
+        for value, left in cases.items():
+            after = () if left is None else ((name, left),)
+            assert without_session(((b"A", b"1"), (name, value), *KEPT)) == ((b"A", b"1"), *after, *KEPT)
+    assert without_session(((b"X-Look", session),)) == ((b"X-Look", session),)
+    assert without_session(((b"Strict", session), *KEPT)) == ((b"Strict", session), *KEPT)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_one"),
+    [
+        (((b"Content-Type", b"text/event-stream"),), True),
+        (((b"content-TYPE", b"Text/Event-Stream; charset=utf-8"),), True),
+        (((b"Content-Type", b"text/event-strea"),), False),
+        (((b"Content-Type", b"application/json"), (b"Content-Type", b"text/event-stream")), False),
+        (((b"X-Type-Of-It", b"text/event-stream"),), False),
+        ((), False),
+    ],
+)
+def test_a_stream_of_events_is_known_by_its_type(headers: Headers, is_one: bool) -> None:
+    """The first one counts; parameters and spelling do not."""
+    assert is_event_stream(headers) is is_one

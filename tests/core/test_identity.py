@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.canonical import Body
 from proxy.core.identity import Asked, Identity, frame, identify, principal, sort_headers
-from proxy.core.policy import ClientKey, Credential, KeyRecipe, Rule
+from proxy.core.policy import ClientKey, Credential, Implied, KeyRecipe, Rule
 from proxy.errors import BadRequest
 from tests.counts import count
 
@@ -281,6 +281,43 @@ def test_a_key_that_is_empty_or_given_twice_or_missing_where_required_is_refused
         with pytest.raises(BadRequest):
             named(asked, rule)
     assert named(with_headers((b"Idempotency-Key", b"1")), require).named_by
+
+
+IN_BODY = Rule(
+    name="send",
+    key=KeyRecipe(implied=Implied(client_field="meta.key", client_beside=(("meta.mode", "once"),))),
+)
+
+
+def keyed(key: str, *, mode: str = '"once"', to: str = "a") -> Asked:
+    return replace(
+        BASE, body=json_body(f'{{"to": "{to}", "meta": {{"key": {key}, "mode": {mode}}}}}'.encode())
+    )
+
+
+def test_a_clients_key_may_stand_in_the_body() -> None:
+    """Where the upstream takes one: a text or a whole number, however long, and with what makes it one."""
+    first = named(keyed('"k1"'), IN_BODY)
+    assert first.named_by
+    assert named(keyed('"k1"', to="b"), IN_BODY).key == first.key
+    assert named(keyed('"k2"'), IN_BODY).key != first.key
+    assert named(keyed("7"), IN_BODY).key == named(keyed('"7"'), IN_BODY).key
+    long = "9" * 30
+    assert named(keyed(long), IN_BODY).named_by
+    assert named(keyed(long), IN_BODY).key != named(keyed(long[:-1] + "8"), IN_BODY).key
+    for none in ("true", "null", "1.5", "[1]", '""'):
+        assert not named(keyed(none), IN_BODY).named_by, none
+    assert not named(keyed('"k1"', mode='"twice"'), IN_BODY).named_by
+    assert not named(keyed('"k1"')).named_by
+    assert not named(replace(keyed('"k1"'), run="r"), IN_BODY).named_by
+
+
+def test_what_could_be_a_key_is_no_argument() -> None:
+    """In a run too, where it does not count: it is minted anew. What is none stays an argument."""
+    in_run = [named(replace(keyed(key), run="r"), IN_BODY).key for key in ('"k1"', '"k2"', "7")]
+    assert len(set(in_run)) == 1
+    flags = [named(replace(keyed(key), run="r"), IN_BODY).key for key in ("true", "false")]
+    assert len(set(flags)) == 2
 
 
 # ---- secrets ----

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.outcome import Verdict, judge_answer, judge_status
+from proxy.core.clauses import UpstreamKey
+from proxy.core.outcome import Verdict, is_mismatch, judge_answer, judge_status
 from proxy.core.policy import OutcomeRule
 from tests.counts import count
 
@@ -101,3 +102,16 @@ def test_only_an_honest_true_counts(expression: str) -> None:
 def test_no_body_makes_judging_fail(body: bytes, status: int, safe: bool) -> None:
     """Arbitrary bytes give the status's verdict."""
     assert judge_answer(status, body, safe=safe, rule=RULE) is by_design(status, safe=safe)
+
+
+def test_a_key_that_is_known_for_another_request_is_told_by_status_or_body() -> None:
+    """Only of a rule that says how its upstream tells."""
+    by_status = UpstreamKey(header="k", mismatch=frozenset({422}))
+    by_body = UpstreamKey(header="k", mismatch=frozenset({422}), mismatch_if="error == 'reused'")
+    assert is_mismatch(422, None, by_status)
+    assert not is_mismatch(400, b'{"error": "reused"}', by_status)
+    assert is_mismatch(400, b'{"error": "reused"}', by_body)
+    assert is_mismatch(422, None, by_body)
+    assert not is_mismatch(400, b'{"error": "other"}', by_body)
+    assert not is_mismatch(400, None, by_body)
+    assert not is_mismatch(422, b"{}", None)

@@ -311,3 +311,22 @@ def test_the_fifth_replay_within_a_minute_looks_like_polling() -> None:
     assert replays(0, 1, 2, 3, 59.9) == [False] * 4 + [True]
     assert replays(0, 20, 40, 55, 60) == [False] * 5
     assert replays(*range(10)) == ([False] * 4 + [True]) * 2
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """Counting begins with one, and an end is an end."""
+    for nonsense in ({"n": 0}, {"uses": 0}, {"tries": 0}):
+        with pytest.raises(ValueError):
+            replace(row(1), **nonsense)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        after_delivery_ended(row(1, x(end=End.UNDER_WAY)), 1, End.UNDER_WAY)
+
+
+def test_an_end_without_its_start_ends_nothing() -> None:
+    """It was lost with another process; only the one that is meant is ended, and under its fence."""
+    was = row(1, x(end=End.UNDER_WAY), x(end=End.UNDER_WAY))
+    assert after_delivery_ended(was, 7, End.COMPLETE) == was
+    now = after_delivery_ended(was, 2, End.PROBLEM, fence=5, final=False)
+    assert now.exchanges[0] == was.exchanges[0]
+    assert now.exchanges[1] == replace(was.exchanges[1], end=End.PROBLEM, fence=5, final=False)
+    assert after_delivery_ended(was, 1, End.COMPLETE).exchanges[0].fence == 1

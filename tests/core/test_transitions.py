@@ -25,6 +25,7 @@ from proxy.core.intent import (
     advance,
     next_state,
 )
+from proxy.core.run_record import InRun
 from proxy.core.terms import Terms
 from tests.counts import count
 
@@ -107,6 +108,10 @@ def test_every_state_is_open_settled_or_waiting_for_a_person() -> None:
         {"expires_at": NOW},
         {"state": State.IN_DOUBT, "doubt": Doubt(since=NOW, reason="r"), "expires_at": NOW},
         {"owner": ""},
+        {"state": State.AWAITING_APPROVAL},
+        {"state": State.AWAITING_APPROVAL, "terms": Terms()},
+        {"run": "r"},
+        {"in_run": InRun(family=b"f", group=())},
     ],
     ids=str,
 )

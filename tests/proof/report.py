@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-Figure = int | float | str | list[str] | dict[str, int]
+Figure = int | float | str | list[str] | dict[str, int] | dict[str, float]
 
 
 def report(part: str, name: str, figures: Mapping[str, Figure]) -> None:

@@ -26,7 +26,7 @@ from proxy.keys import mint
 from proxy.known_doubts import KnownDoubts
 from proxy.observe import RECOVERED, Observer
 from proxy.overspent import over_budget
-from proxy.store.base import Store, Swap
+from proxy.store.base import Query, Store, Swap
 from proxy.store.codec import Codec
 from proxy.stream import Capture
 
@@ -34,6 +34,8 @@ from proxy.stream import Capture
 PLACED_FOR = 1200.0
 # After so many calls without a row the next is taken for new as well.
 NEW_IN_A_ROW = 64
+# So many are looked at in one sweep.
+QUESTIONS = 1000
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
@@ -166,7 +168,8 @@ class Ledger:
     async def lapse_questions(self) -> None:
         """Those that nobody decided in time: nobody shall look at them in vain."""
         now = self._clock.now()
-        for call in await self._store.in_state(State.AWAITING_APPROVAL):
+        page = await self._store.find(Query(state=State.AWAITING_APPROVAL, limit=QUESTIONS))
+        for call in page.calls:  # what cannot be read is left out, and keeps no other from lapsing
             if asking.has_lapsed(call, now):
                 await self.lapse(call)
 

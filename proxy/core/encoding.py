@@ -53,9 +53,11 @@ class _Inflate:
         if self._decoder is None:
             wrapped = data[0] & 0x0F == 8  # the method that every zlib stream begins with, and no raw one
             self._decoder = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        while out := self._decoder.decompress(data, PIECE):
-            yield out
-            data = self._decoder.unconsumed_tail
+        for start in range(0, len(data), PIECE):  # what it leaves over it copies, each time
+            part = data[start : start + PIECE]
+            while out := self._decoder.decompress(part, PIECE):
+                yield out
+                part = self._decoder.unconsumed_tail
         if self._decoder.unused_data:
             raise Undecodable("something follows it")
 

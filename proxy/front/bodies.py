@@ -41,7 +41,7 @@ class Bodies:
 
     def fed(self, data: bytes, added: Iterable[tuple[object, StreamReader]], *, stopped: bool) -> None:
         """The parser was given `data`, and came upon the messages in it; `stopped`: not upon all of them."""
-        self._tail = (self._tail + data)[-len(_WITHOUT_TRAILER) :]
+        self._tail = (self._tail + data[-len(_WITHOUT_TRAILER) :])[-len(_WITHOUT_TRAILER) :]
         bodies = [] if self._arriving is None else [self._arriving]
         self._arriving = None
         for message, content in added:

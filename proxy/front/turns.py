@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from aiohttp import StreamReader, web_protocol
 from aiohttp.http import RawRequestMessage
+from aiohttp.http_parser import HttpParser
 from aiohttp.streams import EmptyStreamReader
-from aiohttp.web import BaseRequest, StreamResponse
+from aiohttp.web import BaseRequest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from proxy.errors import BadRequest
@@ -210,10 +211,9 @@ class Turns(web_protocol.RequestHandler):
                 raise
             except Exception as error:
                 reply = cast("Reply", self.handle_error(cast("BaseRequest", request), 500, error))
-            if self._upgraded:  # nothing is: what came behind the head are requests after all
-                await self.finish_response(cast("BaseRequest", request), cast("StreamResponse", reply), None)
-            else:
-                await reply.write_eof()
+            if self._upgraded and not self._messages and self._parser is not None:
+                self._hear_the_rest(self._parser)
+            await reply.write_eof()
         finally:
             self._request_in_progress = False
             if self._handler_waiter is not None and not self._handler_waiter.done():
@@ -222,6 +222,17 @@ class Turns(web_protocol.RequestHandler):
         if request.stream is not None and not request.stream.is_eof() and not self._force_close:
             await self._linger(request.stream)
         return self._keepalive and not self._close and not self._force_close
+
+    def _hear_the_rest(self, parser: HttpParser[Any]) -> None:
+        """Nothing is upgraded: what came behind the head are requests after all, and come in by the same door
+        as all others."""
+        parser.set_upgraded(False)
+        self._upgraded = False
+        behind, self._message_tail = self._message_tail, b""
+        if behind:
+            self.data_received(behind)
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
 
     async def _linger(self, content: StreamReader) -> None:
         """A client that is still sending would not read our reply: take the rest, for a while."""

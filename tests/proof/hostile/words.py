@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.proof.hostile.corpus import (
     CHUNKED,
+    Hostile,
     because,
     chunks,
     declined,
@@ -112,6 +113,20 @@ WORDS = {
                 head(b"Connection: Upgrade", b"Upgrade: cow/1", b"Content-Length: 2", body=b"ba"),
                 b"POST /x|ba",
                 closes=None,
+            ),
+            "a websocket to nobody, and a trailer behind it": Hostile(
+                head(b"Connection: Upgrade", b"Upgrade: websocket", first=b"GET /nobody/x HTTP/1.1")
+                + head(CHUNKED, body=b"2\r\nbh\r\n0\r\nX-A: 1\r\nSemel-Run: evil\r\n\r\n"),
+                (404, 200),
+                sent=(b"POST /x|bh",),
+                anywhere=False,
+            ),
+            "a websocket to semel, and a trailer behind it": Hostile(
+                head(b"Connection: Upgrade", b"Upgrade: websocket", first=b"GET /_semel/nothing HTTP/1.1")
+                + head(CHUNKED, body=b"2\r\nbi\r\n0\r\nX-A: 1\r\nIdempotency-Key: evil\r\n\r\n"),
+                (404, 200),
+                sent=(b"POST /x|bi",),
+                anywhere=False,
             ),
         },
     ),

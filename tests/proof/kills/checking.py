@@ -92,8 +92,8 @@ def answers_lost(told: Accounts) -> Found:
 
 
 def _is_safe_and_outside(told: Accounts, one: Seen) -> bool:
-    rules = {row.rule for row in told.by_step[one.step]}
-    return rules == {SAFE} and not one.where.startswith("/@")
+    safe = all(row.rule.startswith(SAFE) for row in told.by_step[one.step])
+    return safe and not one.where.startswith("/@")
 
 
 def effects_without_account(told: Accounts) -> Found:
@@ -142,7 +142,7 @@ def doubt_without_account(told: Accounts) -> Found:
     """Whoever was told of doubt finds it in the history of that call; safe calls are never in doubt."""
     lost = {row.id for row in told.rows if any(entry.event == Event.LOST for entry in row.history)}
     for row in told.rows:
-        if row.id in lost and row.rule.startswith("a"):
+        if row.id in lost and row.rule.startswith(SAFE):
             yield row.step, "a safe call was in doubt"
     for seen in told.seen:
         if seen.problem == "in-doubt" and seen.call not in lost:

@@ -95,7 +95,7 @@ def test_a_failure_that_was_seen_before_its_answer_may_be_seen_again() -> None:
 
 def test_a_safe_call_that_passes_without_a_record_may_fail() -> None:
     """Outside runs, and without an id: one that has an id was asked of the record."""
-    row = ROW._replace(rule="a")
+    row = ROW._replace(rule="a-same")
     outside = [one._replace(where="/") for one in (SEEN, AGAIN)]
     failed = outside[1]._replace(
         status=502, problem="upstream-unreachable", semel="refused", digest="", at=20.5, call=""

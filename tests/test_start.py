@@ -130,6 +130,21 @@ async def test_a_store_that_fails_while_starting_is_for_a_person_to_mend(tmp_pat
 # ---- what must not matter ----
 
 
+@pytest.mark.parametrize("state", ["in_doubt", "awaiting_approval"])
+async def test_one_that_waits_for_a_person_and_cannot_be_read_does_not_prevent_the_start(
+    tmp_path: Path, state: str
+) -> None:
+    """Written by a newer semel, say. Sweeps look at these too, and go on without it."""
+    (row,) = await claims_of_the_dead(tmp_path / "state", 1)
+    async with semel(tmp_path, policy(1)) as app:
+        assert app.recovered == 1
+    execute(tmp_path / "state", "UPDATE calls SET state = ? WHERE key = unhex(?)", state, row)
+    execute(tmp_path / "state", "UPDATE calls SET record_version = 99")
+    async with Origin(OK) as origin, semel(tmp_path, policy(origin.port)) as app:
+        assert told(await ask(app.address.port, Kind.D)) == "executed 200"
+    assert await states_left(tmp_path / "state") == [state, "done"]
+
+
 async def test_one_row_that_cannot_be_read_does_not_prevent_the_start(tmp_path: Path) -> None:
     """It is named in the log, once; the other orphans are settled; calls are served."""
     bad, _ = await claims_of_the_dead(tmp_path / "state", 2)

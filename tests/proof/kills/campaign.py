@@ -221,8 +221,14 @@ class Round:
         await asyncio.gather(*self._working[:-1])
         self._working[-1].cancel()
         async with asyncio.timeout(STUCK):
-            while await listed(self._semels[0].port, "pending"):
+            while await self._something_is_pending():
                 await asyncio.sleep(0.05)
+
+    async def _something_is_pending(self) -> bool:
+        try:
+            return bool(await listed(self._semels[0].port, "pending"))
+        except ConnectionError:  # a store that was killed last is not back yet: it cannot be known
+            return True
 
     async def _finish(self, seat: Seat) -> None:
         """Everything that was seen is asked for once more."""

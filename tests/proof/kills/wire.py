@@ -94,7 +94,12 @@ class Wire:
         task = asyncio.get_running_loop().create_task(passage.run(self._target))
         self._alive[passage] = task
         self.opened += 1
-        task.add_done_callback(lambda _: self._alive.pop(passage))
+        task.add_done_callback(lambda task: self._gone(passage, task))
+
+    def _gone(self, passage: Passage, task: asyncio.Task[None]) -> None:
+        del self._alive[passage]
+        if task.cancelled():  # perhaps before it began: nobody else closes what it was given
+            passage.end()
 
 
 class Passage:

@@ -26,7 +26,7 @@ from tests.exchange.stage import Got
 from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import run
 from tests.proof.simulation.agents import DONE, Answer, Program, RunAgent, healthy, programs, served
-from tests.proof.simulation.asking import Kind, asked, kind_of
+from tests.proof.simulation.asking import RETENTION, TOTAL, Kind, asked, kind_of
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.links import DEAD_AFTER, Society
 from tests.proof.simulation.process import Semel
@@ -35,14 +35,15 @@ from tests.runs.stage import TENANT, identity_of
 
 PROXIES = 2
 # Calls outside runs: few, so that they meet.
-LOOSE = tuple(f"loose-{kind}" for kind in Kind)
+LOOSE = tuple(f"loose-{n}-{kind}" for n in range(3) for kind in Kind)
 DELAYS = (0.0, 0.0, 0.0, 0.001, 0.1, 0.6, 1.0, 3.0, 5.0, 6.5, 40.0, 70.0, 400.0)
 ACTS = (
     *["ask"] * 8, *["crash"] * 3, "beside", "leave", *["kill"] * 2, *["pause"] * 3, *["wake"] * 3, "down",
     *["up"] * 2, *["lose_writes"] * 2, "sweep", "drain", *["resolve"] * 2, *["decide"] * 2, "clock",
-    "clock_right", *["overtake"] * 2,
+    "clock_right", *["overtake"] * 2, *["oversleep"] * 2, *["rejoin"] * 2,
+    *["ask_elsewhere"] * 2,
 )  # fmt: skip
-# A clock may be wrong by any amount for a while; one that stays wrong, by less than the margins of semel.
+# A clock may be behind by any amount for a while; ahead, by less than semel's margins (docs/guarantees.md).
 SET_WRONG = (-7200.0, -600.0, -30.0, -5.0, 5.0, 30.0, 60.0)
 # Longer than any patience there is: a wait for others, the sends of one call, a stalled message at each step.
 BOUND = 600.0
@@ -61,6 +62,7 @@ class History:
         self.agents = [self._agent(program, self._any) for program in self.programs]
         self.tasks: dict[int, asyncio.Task[bool]] = {}  # by agent: its present attempt
         self.others: list[asyncio.Task[object]] = []  # callers, attempts that were left behind
+        self.ending: list[asyncio.Task[None]] = []  # processes that were told to end
         self.healthy = tuple(fate.one_of(_HEALTHY) for _ in range(fate.between(0, 5)))
         self.given: dict[str, set[Answer]] = {name: set() for name in LOOSE}
 
@@ -74,6 +76,10 @@ class History:
         return RunAgent(self.fate, program, pick, self._is_recorded)
 
     def _any(self) -> Semel:
+        """Also the one that the healthy agent uses, now and then: its other callers have all the trouble."""
+        return self.steady if self.fate.happens(0.15) else self.fate.one_of(self.semels)
+
+    def _mortal(self) -> Semel:
         return self.fate.one_of(self.semels)
 
     def _meant(self, name: str) -> int:
@@ -102,7 +108,7 @@ class History:
         for number in range(len(self.agents)):
             self._start(number)
         if self.healthy:
-            fair = healthy(fate, self.steady, self.upstream.answers.__getitem__, self.healthy)
+            fair = healthy(fate, self.steady, self.upstream.said.__getitem__, self.healthy)
             self.others.append(asyncio.ensure_future(fair))
         for _ in range(fate.between(5, 40)):
             await asyncio.sleep(fate.one_of(DELAYS))
@@ -160,11 +166,11 @@ class History:
         ending = self.semels[number]
         ending.link.wake()
         self.semels[number] = self._new()
-        self.others.append(asyncio.ensure_future(how(ending)))
+        self.ending.append(asyncio.ensure_future(how(ending)))
         await asyncio.sleep(0)
 
     async def pause(self) -> None:
-        self._any().link.pause()
+        self._mortal().link.pause()
 
     async def wake(self) -> None:
         for semel in self.semels:
@@ -175,7 +181,7 @@ class History:
     async def overtake(self) -> None:
         """One stands still in the middle of a send for so long that it is buried; what it was sending is
         settled and asked for again elsewhere; then it wakes, and has an answer of its own."""
-        name, slow = self.fate.one_of(LOOSE), self._any()
+        name, slow = self.fate.one_of(LOOSE), self._mortal()
         self._asks(slow, name)
         await asyncio.sleep(self.fate.one_of((0.1, 1.0, 3.0)))
         slow.link.pause()
@@ -189,8 +195,45 @@ class History:
         await asyncio.sleep(self.fate.one_of((0.0, 0.1, 1.0, 3.0)))
         await self.wake()
 
+    async def oversleep(self) -> None:
+        """One is asked for a call in doubt, and stands still in the middle of doing something about it."""
+        slow, held = self._mortal(), [name for name in LOOSE if self._is_in_doubt(name)]
+        self._asks(slow, self.fate.one_of(held) if held else self._settled_by(Kind.KEYED, Kind.PROBED))
+        await asyncio.sleep(self.fate.one_of((0.0, 0.001, 0.01, 0.3)))
+        slow.link.pause()
+        await asyncio.sleep(self.fate.one_of((10.0, 40.0, RETENTION)))
+        await self.wake()
+
+    async def ask_elsewhere(self) -> None:
+        """Two machines with different clocks: one loses a call, the other is asked what became of it."""
+        first, second = self.semels
+        first.clock.offset = self.fate.one_of(SET_WRONG)
+        name = self._settled_by(Kind.KEYED, Kind.PROBED, Kind.PROBED)
+        self._asks(first, name)
+        await asyncio.sleep(self.fate.one_of((5.0, TOTAL, TOTAL + 5)))
+        for _ in range(3):
+            self._asks(second, name)
+            await asyncio.sleep(self.fate.one_of((0.1, 3.0, 10.0)))
+
+    def _settled_by(self, *kinds: Kind) -> str:
+        kind = self.fate.one_of(kinds)
+        return self.fate.one_of([name for name in LOOSE if kind_of(name) is kind])
+
+    def _is_in_doubt(self, name: str) -> bool:
+        row = self.world.calls.get(identity_of(name).key)
+        return row is not None and row.state is State.IN_DOUBT
+
+    async def rejoin(self) -> None:
+        """A caller leaves, and another comes to the same call while it is being sent, or sent again."""
+        semel, name = self._any(), self.fate.one_of(LOOSE)
+        self._asks(semel, name)
+        await asyncio.sleep(self.fate.one_of((0.001, 0.1, 2.2)))
+        self.others[-1].cancel()
+        await asyncio.sleep(self.fate.one_of((0.0, 0.1, 0.3, 2.0, 5.0)))
+        self._asks(semel, name)
+
     async def down(self) -> None:
-        link = self._any().link
+        link = self._mortal().link
         link.down = True
         link.falls_silent()
 
@@ -201,13 +244,13 @@ class History:
                 semel.record.comes_back()
 
     async def lose_writes(self) -> None:
-        self._any().link.failures = self.fate.between(1, 3)
+        self._mortal().link.failures = self.fate.between(1, 3)
 
     async def sweep(self) -> None:
         self.others.append(asyncio.ensure_future(self._any().sweep()))
 
     async def clock(self) -> None:
-        self._any().clock.offset = self.fate.one_of(SET_WRONG)
+        self._mortal().clock.offset = self.fate.one_of(SET_WRONG)
 
     async def clock_right(self) -> None:
         for semel in self.semels:
@@ -280,7 +323,8 @@ class History:
         await self.wake()
         await self.up()
         await asyncio.sleep(BOUND)
-        waiting = [task for task in (*self.tasks.values(), *self.others) if not task.done()]
+        everybody = (*self.tasks.values(), *self.others, *self.ending)
+        waiting = [task for task in everybody if not task.done()]
         if waiting:
             fate.broken(f"{len(waiting)} who asked were never answered")
         for semel in self.semels:
@@ -297,7 +341,7 @@ class History:
         self._nothing_is_lost()
         for defect in (defect for semel in self.everybody for defect in semel.defects()):
             fate.broken(f"a defect: {defect}")
-        for task in (*self.tasks.values(), *self.others):
+        for task in everybody:
             if not task.cancelled() and task.exception() is not None:
                 fate.broken(f"somebody who asked met {task.exception()!r}")
         await self.steady.die()
@@ -317,7 +361,7 @@ class History:
             await self._until_answered(name)
         for program in self.programs:
             agent = self._agent(program, lambda: self.steady)
-            agent.attempts = 1000
+            agent.attempts, agent.certain = 1000, True
             if not await self._until_finished(agent):
                 self.fate.broken(f"{program.run} never comes to its end")
 

@@ -1,4 +1,4 @@
-"""Five defects, put into the shipping code one at a time, to see that the simulation finds them.
+"""Defects put into the shipping code one at a time, to see that the simulation finds them.
 
 Each is a mistake that somebody could make, and that a suite of ordinary tests might not notice: everything
 works, until a process dies or stands still at the wrong moment.
@@ -16,6 +16,7 @@ from unittest import mock
 import proxy.core.decide
 import proxy.ledger
 import proxy.runs.asking
+from proxy.carrying import Carrier
 from proxy.core.decision import Claim, Decision
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Entry, Event, State, evolve
@@ -23,6 +24,7 @@ from proxy.core.policy import Rule
 from proxy.core.run_record import End
 from proxy.core.runs import Occurrence
 from proxy.errors import StoreUnavailable
+from proxy.known_doubts import KnownDoubts
 from proxy.ledger import Ledger
 from proxy.store.base import Swap
 
@@ -118,10 +120,38 @@ def _as_delivered(row: Occurrence, dead: frozenset[str]) -> Occurrence:
     return replace(row, exchanges=tuple(ended))
 
 
+@contextmanager
+def absence_by_what_was_written_down() -> Iterator[None]:
+    """How long a call has been in doubt is told by the time in its record, and by this machine's clock."""
+
+    def since(self: KnownDoubts, call: Call) -> float:
+        assert call.doubt is not None
+        return self._clock.monotonic() - (self._clock.now() - call.doubt.since)
+
+    with mock.patch.object(KnownDoubts, "since", since):
+        yield
+
+
+@contextmanager
+def age_looked_at_once() -> Iterator[None]:
+    """How old a key is, is looked at when the resend is decided, and not again before its first byte."""
+
+    def may_go(self: Carrier, call: Call, rule: Rule) -> bool:
+        return self._owns(call.owner)
+
+    with mock.patch.object(Carrier, "_may_go", may_go):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "claim not durable": claim_not_durable,
     "fence ignored": fence_ignored,
     "pending expires": pending_expires,
     "resend forgets the doubt": resend_forgets_the_doubt,
     "a lost delivery mark becomes a send": lost_mark_becomes_a_send,
+}
+# What the simulation found in semel itself, and is mended, put back.
+FOUND_BEFORE: dict[str, Callable[[], Any]] = {
+    "absence counts by what was written down": absence_by_what_was_written_down,
+    "a key's age is looked at once": age_looked_at_once,
 }

@@ -63,6 +63,7 @@ class Upstream:
     outs: dict[str, list[Out]] = field(default_factory=lambda: defaultdict(list))
     effects: Counter[str] = field(default_factory=Counter)
     answers: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    said: dict[str, list[tuple[int, bytes]]] = field(default_factory=lambda: defaultdict(list))  # whole
     healthy: bool = False  # no more faults
     _keys: dict[str, Known] = field(default_factory=dict)
     _number: int = 0
@@ -72,8 +73,10 @@ class Upstream:
             return await self._probed(link, out, sink, may_send)
         assert out.body is not None
         name = json.loads(out.body.whole())["name"]
-        fair = self.healthy or link.steady
+        fair = self.healthy
         way = "final" if fair else self.fate.one_of(WAYS_TO_GO)
+        if name.startswith("healthy"):  # an upstream that answers, not one that always says yes
+            way = self.fate.one_of(("final", "final", "refused"))
         await link.awake()
         await asyncio.sleep(self.fate.one_of(CONNECTING))
         await link.awake()
@@ -87,6 +90,8 @@ class Upstream:
                 return await self._again(known, way, sink)
         body = self._begin(sent)
         answering = 0.0 if fair else self.fate.one_of(ANSWERING)
+        if name.startswith("healthy"):
+            answering = min(answering, TOTAL / 2)
         if way in ("lost", "error") or answering > TOTAL:
             self._acts_later(sent, body)
         elif sent.executes:
@@ -108,6 +113,7 @@ class Upstream:
         if way == "breaks":
             return Lost("broke off", status)
         sent.refused = way == "refused"
+        self.said[sent.name].append((status, body))
         await sink.data(body[3:])
         return Answered(status)
 
@@ -175,7 +181,7 @@ class Upstream:
 
     async def _probed(self, link: Link, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         await link.cross()
-        if not (self.healthy or link.steady) and self.fate.happens(0.2):
+        if not self.healthy and self.fate.happens(0.2):
             return Lost("no answer")
         if not may_send():
             return NotSent("not allowed")
@@ -193,9 +199,10 @@ class Upstream:
         return Answered(200)
 
     def says_absent(self, name: str) -> None:
-        """Whoever hears it may send what will never be executed."""
+        """It counts when what was sent has had its time, whatever whoever hears it makes of it."""
+        now = asyncio.get_running_loop().time()
         for out in self.outs[name]:
-            out.absent = out.absent or not out.executes
+            out.absent = out.absent or (not out.executes and now - out.at >= TOTAL + SETTLE)
 
 
 @dataclass

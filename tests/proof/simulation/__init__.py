@@ -6,7 +6,10 @@
     upstream.py   an upstream that knows what it did, and the laws of sending
     asking.py     four kinds of calls, outside runs and in them
     agents.py     those who ask: callers, agents that crash and begin again, one that is healthy
-    history.py    one history: processes, people, faults, an end; and what must hold in it
+    scene.py      the record, the proxies on it, those who ask, and what they were given
+    people.py     who settles doubts, permits and refuses
+    faults.py     what befalls them all
+    history.py    one history: all of this in some order, an end, and what must hold in it
     planted.py    five defects, put into the shipping code to see that they are found
 
 Only the store, the upstream, the network and the clock are modelled. Time is virtual

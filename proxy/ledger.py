@@ -34,8 +34,8 @@ from proxy.stream import Capture
 PLACED_FOR = 1200.0
 # After so many calls without a row the next is taken for new as well.
 NEW_IN_A_ROW = 64
-# So many are looked at in one sweep.
-QUESTIONS = 1000
+# So many are looked at at once.
+QUESTIONS = 500
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
 
@@ -168,10 +168,16 @@ class Ledger:
     async def lapse_questions(self) -> None:
         """Those that nobody decided in time: nobody shall look at them in vain."""
         now = self._clock.now()
-        page = await self._store.find(Query(state=State.AWAITING_APPROVAL, limit=QUESTIONS))
-        for call in page.calls:  # what cannot be read is left out, and keeps no other from lapsing
-            if asking.has_lapsed(call, now):
-                await self.lapse(call)
+        after: int | None = None
+        while True:  # what cannot be read is left out, and keeps no other from lapsing
+            query = Query(state=State.AWAITING_APPROVAL, limit=QUESTIONS, after=after)
+            page = await self._store.find(query)
+            for call in page.calls:
+                if asking.has_lapsed(call, now):
+                    await self.lapse(call)
+            if page.next is None:
+                return
+            after = page.next
 
     async def lapse(self, call: Call) -> bool:
         """A question, or a refusal, that is past its time is over; False: somebody else changed it."""

@@ -20,6 +20,10 @@ from tests.relay import Act
 WHOLE = 65536
 
 
+# Of the loop: what was accepted while the door was being shut comes in, is turned away, and is closed.
+TURNS = 10
+
+
 class Wire:
     """`async with Wire() as wire`: clients connect to `port`; `refuse` while nobody is there."""
 
@@ -52,7 +56,8 @@ class Wire:
         await asyncio.gather(*alive.values(), return_exceptions=True)
         for passage in alive:
             passage.end()  # also one that had not begun
-        await asyncio.sleep(0)  # what was closed is gone then
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         self._kept.close()
 
     async def lead_to(self, target: int) -> None:

@@ -42,6 +42,7 @@ PATIENCE = 5.0
 # The library's own variables that say how to sign in at the collector.
 _SECRETS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _LIBRARY = logging.getLogger("opentelemetry")
+_LIBRARY.addHandler(logging.NullHandler())  # what it says when nobody listens any more is not for stderr
 _W3C = TraceContextTextMapPropagator()
 
 
@@ -65,7 +66,8 @@ class Spans(Deaf):
         try:
             resource = Resource.create({"service.name": "semel", "service.version": __version__})
             self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-            self._provider.add_span_processor(BatchSpanProcessor(exporter()))
+            self._exporter = exporter()
+            self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         except ValueError:
             _LIBRARY.removeHandler(self._trouble)
             raise
@@ -143,8 +145,10 @@ class Spans(Deaf):
                 loop.call_soon_threadsafe(ended.set)
 
         Thread(target=end, name="semel-traces", daemon=True).start()
-        with contextlib.suppress(TimeoutError):
+        try:
             await asyncio.wait_for(ended.wait(), PATIENCE)
+        except TimeoutError:
+            self._exporter.shutdown()  # else it goes on trying for as long as this process lives
         _LIBRARY.removeHandler(self._trouble)
 
 

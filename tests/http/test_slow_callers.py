@@ -97,11 +97,20 @@ async def test_a_large_head_that_began_with_the_request_before_is_too_large(tmp_
     """Its first part was not watched, so it is measured when it is whole."""
     large = HALF + b"".join(b"\r\nX-%d: %b" % (number, b"v" * 1000) for number in range(9)) + b"\r\n\r\n"
     async with connected(tmp_path, settings={"limits.headers": "8KiB"}) as (_, _, reader, writer):
-        writer.write(IN_CHUNKS + large[:6000])
+        writer.write(POST + large[:6000])
         async with asyncio.timeout(10):
             assert (await read_answer(reader)).status == 200
             writer.write(large[6000:])
             assert (await read_answer(reader)).status == 431
+
+
+async def test_what_began_behind_a_body_in_chunks_is_not_heard(tmp_path: Path) -> None:
+    """It may have been mixed up with a trailer: the first request is answered, and that is all."""
+    async with connected(tmp_path) as (_, _, reader, writer):
+        writer.write(IN_CHUNKS + POST)
+        async with asyncio.timeout(10):
+            assert (await read_answer(reader)).status == 200
+            assert await rest_of(reader) == b""
 
 
 @pytest.mark.parametrize("requests", [[POST], [GET], [IN_CHUNKS], [POST, GET], [GET, POST], [GET, IN_CHUNKS]])

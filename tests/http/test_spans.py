@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -183,7 +184,9 @@ async def test_calls_at_once_have_their_own(tmp_path: Path, monkeypatch: pytest.
 async def test_a_collector_that_is_away_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls are answered; the shutdown does not wait for it longer than it says."""
+    """Calls are answered; the shutdown does not wait for it longer than it says, and then nothing is tried
+    any more: with the connection the thread ends that waits on it."""
+    others = set(threading.enumerate())
     monkeypatch.setattr("proxy.spans.PATIENCE", 0.01)
     taken: list[asyncio.StreamWriter] = []
     silent = await asyncio.start_server(lambda _, writer: taken.append(writer), "127.0.0.1", 0)
@@ -202,6 +205,11 @@ async def test_a_collector_that_is_away_holds_up_nothing(
         for writer in taken:
             writer.close()
             await writer.wait_closed()
+    await until(lambda: not [one for one in threading.enumerate() if one not in others and is_traces(one)])
+
+
+def is_traces(thread: threading.Thread) -> bool:
+    return thread.name.startswith(("OtelBatch", "semel-traces"))
 
 
 async def test_trouble_with_sending_spans_is_told_in_the_log(

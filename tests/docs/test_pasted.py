@@ -50,7 +50,7 @@ def clone(tmp_path: Path) -> Path:
     return looks_like_a_clone(tmp_path / "clone")
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     "page", [page for page in WITH_COMMANDS if page not in (README, BY_HAND)], ids=name_of
 )

@@ -48,6 +48,7 @@ class Program:
     steps: tuple[str, ...]
     tokens: bool
     asked: dict[str, Counter[str]] = field(default_factory=dict)  # by attempt: how often each was meant
+    forgotten: Counter[str] = field(default_factory=Counter)  # a person let it go out once more
     seen: dict[int, Answer] = field(default_factory=dict)
     given: set[tuple[str, Answer]] = field(default_factory=set)
     finished: bool = False
@@ -58,7 +59,7 @@ class Program:
         return self.steps.count(step) == 1 and (self.tokens or not kind_of(step).safe)
 
     def meant(self, name: str) -> int:
-        return max((asked[name] for asked in self.asked.values()), default=0)
+        return max((asked[name] for asked in self.asked.values()), default=0) + self.forgotten[name]
 
     def family(self, name: str) -> bytes:
         return identity_of(f"{self.run} {name}").key

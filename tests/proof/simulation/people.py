@@ -101,16 +101,20 @@ class People(Scene):
                 await self._decide(row, semel, permit=True)
 
     async def forget_failures(self, program: Program) -> None:
-        """Of reads: one that an attempt went past is given again until a person forgets it; then the call is
-        another, and so is what is seen of it."""
+        """One that an attempt went past is given again until a person forgets it; then the call is another,
+        so is what is seen of it, and a person has meant it once more."""
         semel = self.steady
-        for row in list(self.world.calls.values()):
-            failed = row.in_run is not None and bool(row.in_run.receipts)
-            if row.run == program.run and row.safe and row.state is State.RELEASED and failed:
-                await operator.forget(
-                    semel.store, semel.clock, row.id, reason="it is back", actor="ada", version=None
-                )
-                program.seen.clear()
+        for row in [row for row in self.world.calls.values() if row.run == program.run]:
+            in_run = row.in_run
+            if in_run is None or not in_run.receipts or row.state is not State.RELEASED:
+                continue
+            await operator.forget(
+                semel.store, semel.clock, row.id, reason="it is back", actor="ada", version=None
+            )
+            program.forgotten.update(
+                {step for step in program.steps if program.family(step) == in_run.family}
+            )
+            program.seen.clear()
 
 
 async def no_export(seen: Seen) -> AsyncIterator[bytes]:

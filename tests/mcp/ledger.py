@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,12 @@ class Ledger:
         return self.path.with_suffix(".hold")
 
     def write(self, line: str) -> int:
-        """The number of this line among those of its kind."""
+        """The number of this line among those of its kind: no two are given the same one."""
         with self.path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # servers write from threads, and several servers do
             file.write(f"{line}\n")
-        return self.count(line.partition(" ")[0])
+            file.flush()
+            return self.count(line.partition(" ")[0])
 
     @property
     def lines(self) -> list[str]:

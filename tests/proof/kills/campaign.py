@@ -95,7 +95,7 @@ class Round:
         if self._server is not None and self._address is not None:
             self._store_wire = await stack.enter_async_context(Wire())
             self._store = Store(self._server, self._store_wire)
-            await self._store_wire.lead_to(self._server.port)
+            self._store_wire.lead_to(self._server.port)
             self._store.well.set()
             stack.enter_context(ambient.kept_in(self._address(self._store_wire.port)))
         policies = write_policy(self._directory / "policies", self._world_wire.port)

@@ -143,7 +143,7 @@ class World(Player):
         assert self._process.stdout is not None
         async with asyncio.timeout(START_WITHIN):
             self._port = int(await self._process.stdout.readline())
-        await self._wire.lead_to(self._port)
+        self._wire.lead_to(self._port)
 
     async def end(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -208,7 +208,7 @@ class Semel(Player):
             else:
                 self.process = process
                 break
-        await self._wire.lead_to(self.process.port)
+        self._wire.lead_to(self.process.port)
 
     async def end(self, number: signal.Signals) -> None:
         if self.process is None:
@@ -257,7 +257,7 @@ class Store(Player):
 
     async def start(self) -> None:
         await asyncio.to_thread(self._server.start)
-        await self._wire.lead_to(self._server.port)
+        self._wire.lead_to(self._server.port)
 
     async def end(self, number: signal.Signals) -> None:
         self._wire.refuse()

@@ -18,15 +18,7 @@ from tests.servers.postgres import postgres
 from tests.servers.valkey import valkey
 
 EMBEDDED, SERVERS = count(100, 2000), count(30, 500)
-pytestmark = [
-    pytest.mark.timeout(3600 if SOAK else 240),
-    # The campaign's own relays: now and then one of their sockets is left to the collector when a connection
-    # is struck while it is being made. Nothing of semel's is in this process.
-    pytest.mark.filterwarnings(
-        "ignore:Exception ignored in.*(_SelectorTransport.__del__|<socket.socket )"
-        ":pytest.PytestUnraisableExceptionWarning"
-    ),
-]
+pytestmark = pytest.mark.timeout(3600 if SOAK else 240)
 
 
 async def run(campaign: Campaign, store: str, cycles: int) -> None:

@@ -20,28 +20,21 @@ from tests.relay import Act
 WHOLE = 65536
 
 
-# Of the loop: what was accepted while the door was being shut comes in, is turned away, and is closed.
-TURNS = 10
-
-
 class Wire:
     """`async with Wire() as wire`: clients connect to `port`; `refuse` while nobody is there."""
 
     def __init__(self) -> None:
         self._target = 0
-        self._server: asyncio.Server | None = None
+        self._door: socket.socket | None = None
         self.port = 0
         self.opened = 0  # connections that somebody took
         self.struck = 0  # how often harm came to one
-        self._over = False
         self._next: deque[Harm] = deque()
         self._alive: dict[Passage, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         # Bound and never listened on: the port stays this wire's own, also while connections are refused.
-        self._kept = socket.socket()
-        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._kept.bind(("127.0.0.1", 0))
+        self._kept = _bound(0)
         self.port = self._kept.getsockname()[1]
         return self
 
@@ -49,29 +42,27 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.refuse()
-        self._over = True
-        alive = dict(self._alive)
-        for task in alive.values():
+        alive = list(self._alive.values())
+        for task in alive:
             task.cancel()
-        await asyncio.gather(*alive.values(), return_exceptions=True)
-        for passage in alive:
-            passage.end()  # also one that had not begun
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await asyncio.gather(*alive, return_exceptions=True)
         self._kept.close()
 
-    async def lead_to(self, target: int) -> None:
+    def lead_to(self, target: int) -> None:
+        """Whoever connects from now on speaks with this port."""
         self._target = target
-        if self._server is None:
-            self._server = await asyncio.start_server(
-                self._accept, "127.0.0.1", self.port, limit=WHOLE, reuse_port=True
-            )
+        if self._door is None:
+            self._door = _bound(self.port)
+            self._door.setblocking(False)
+            self._door.listen(socket.SOMAXCONN)
+            asyncio.get_running_loop().add_reader(self._door, self._accept, self._door)
 
     def refuse(self) -> None:
         """Nobody is there: new connections are refused; those there are end as their server ends them."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._door is not None:
+            asyncio.get_running_loop().remove_reader(self._door)
+            self._door.close()
+            self._door = None
 
     @property
     def busy(self) -> int:
@@ -91,47 +82,50 @@ class Wire:
     def _count(self) -> None:
         self.struck += 1
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._over:  # it came while the door was being shut
-            writer.transport.abort()
+    def _accept(self, door: socket.socket) -> None:
+        """In one step, so that no connection is left to nobody when the door is shut.
+
+        asyncio's own server takes two: what it has accepted when it is closed is never closed (`_attach`).
+        """
+        try:
+            near, _ = door.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # it has gone again
             return
-        passage = Passage(reader, writer, self._next.popleft() if self._next else None, self._count)
+        near.setblocking(False)
+        passage = Passage(near, self._next.popleft() if self._next else None, self._count)
         task = asyncio.get_running_loop().create_task(passage.run(self._target))
         self._alive[passage] = task
         self.opened += 1
-        task.add_done_callback(lambda task: self._gone(passage, task))
+        task.add_done_callback(lambda _: self._gone(passage))
 
-    def _gone(self, passage: Passage, task: asyncio.Task[None]) -> None:
+    def _gone(self, passage: Passage) -> None:
         del self._alive[passage]
-        if task.cancelled():  # perhaps before it began: nobody else closes what it was given
-            passage.end()
+        passage.never_begun()
 
 
 class Passage:
     """One connection. In each direction it passes on, until harm comes."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        planned: Harm | None,
-        count: Callable[[], None],
-    ) -> None:
-        self._near = (reader, writer)
+    def __init__(self, near: socket.socket, planned: Harm | None, count: Callable[[], None]) -> None:
+        self._near: socket.socket | None = near  # until it is a stream's
         self._planned, self._count = planned, count
         self._over = asyncio.Event()
         self._resets = False
         self._deaf: set[bool] = set()  # directions in which nothing more is passed on
         self._piece = WHOLE
-        self._writers: dict[bool, asyncio.StreamWriter] = {False: writer, True: writer}
+        self._writers: dict[bool, asyncio.StreamWriter] = {}
 
     async def run(self, target: int) -> None:
-        reader, writer = self._near
+        near, self._near = self._near, None
+        reader, writer = await asyncio.open_connection(sock=near, limit=WHOLE)
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target, limit=WHOLE)
         except OSError:
             _reset(writer)
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         self._writers = {False: far_writer, True: writer}
         if self._planned is not None and self._planned.what == SLICED:
             self._piece = self._planned.piece
@@ -151,8 +145,10 @@ class Passage:
                 writer.close()
             await asyncio.gather(both, over, return_exceptions=True)  # last: it may be cancelled here again
 
-    def end(self) -> None:
-        self._near[1].transport.abort()
+    def never_begun(self) -> None:
+        """A task that is cancelled before its first step runs nothing, not even to close what it was given."""
+        if self._near is not None:
+            self._near.close()
 
     def strike(self, harm: Harm) -> None:
         self._count()
@@ -165,9 +161,8 @@ class Passage:
                 self._deafen(harm)
             case Act.HALF_CLOSE:
                 self._deafen(harm)
-                writer = self._writers[harm.down]
-                if writer.can_write_eof() and not writer.is_closing():
-                    writer.write_eof()
+                if harm.down in self._writers:
+                    _end_of(self._writers[harm.down])
             case _:
                 self._piece = harm.piece
 
@@ -191,8 +186,8 @@ class Passage:
                     self.strike(planned)
         if down in self._deaf:
             await self._over.wait()
-        elif self._writers[down].can_write_eof() and not self._writers[down].is_closing():
-            self._writers[down].write_eof()
+        else:
+            _end_of(self._writers[down])
 
     async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         """Small pieces, each on its own; the bulk of a large body in larger ones."""
@@ -200,6 +195,18 @@ class Passage:
         for start in range(0, len(data), piece):
             writer.write(data[start : start + piece])
             await writer.drain()
+
+
+def _bound(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(("127.0.0.1", port))
+    return made
+
+
+def _end_of(writer: asyncio.StreamWriter) -> None:
+    if writer.can_write_eof() and not writer.is_closing():
+        writer.write_eof()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

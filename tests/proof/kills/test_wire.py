@@ -1,4 +1,4 @@
-"""The relay closes whatever it was given, whenever its door is shut: the campaign's own sockets are not a leak."""
+"""The relay closes whatever it was given, whenever its door is shut: no socket is left to the collector."""
 
 from __future__ import annotations
 

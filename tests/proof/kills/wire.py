@@ -146,7 +146,7 @@ class Passage:
             await asyncio.gather(both, over, return_exceptions=True)  # last: it may be cancelled here again
 
     def never_begun(self) -> None:
-        """A task that is cancelled before its first step runs nothing: it closes not even what it was given."""
+        """A task that is cancelled before its first step runs nothing, so it closes nothing."""
         if self._near is not None:
             self._near.close()
 

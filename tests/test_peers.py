@@ -24,7 +24,6 @@ from benchmarks.peers.trying import Result, try_peer
 from tests.proof.report import report
 
 HERE = Path(installing.__file__).parent
-MODULES = sorted(HERE.glob("with_*.py"))
 
 
 def said_nowhere(line: str) -> None:
@@ -133,12 +132,6 @@ async def test_a_program_is_ended_even_while_it_starts(tmp_path: Path) -> None:
 def _nowhere(tmp_path: Path) -> World:
     """One that nobody comes to."""
     return World(None, tmp_path, 0.0, None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
-def test_a_peers_module_compiles(module: Path) -> None:
-    """It is imported only where its package is; types are checked with the rest, the package's left open."""
-    compile(module.read_text(), str(module), "exec")
 
 
 def test_every_version_is_pinned() -> None:

@@ -195,7 +195,7 @@ async def _exchange(
     if not connection.is_open():
         return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
     if not may_send():
-        return NotSent("this process may no longer send")
+        return NotSent("it may not be sent any more: its claim was lost, or its key grew too old, meanwhile")
     connection.write(first)
     headed = sent_all = False
     while True:

@@ -16,6 +16,7 @@ from proxy.core.patterns import PathPattern
 from proxy.core.policy import Rule
 from proxy.errors import InDoubt
 from proxy.recovery import sweep_once
+from tests.exchange.keyed import Seen
 from tests.exchange.stage import (
     EFFECT,
     Got,
@@ -30,7 +31,6 @@ from tests.exchange.stage import (
     until,
 )
 from tests.exchange.staged_store import World
-from tests.exchange.test_resending import Seen
 from tests.exchange.virtual_time import EPOCH, in_virtual_time
 
 pytestmark = pytest.mark.usefixtures("any_stage")

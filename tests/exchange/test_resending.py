@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from proxy.asking import Ask
 from proxy.carrying import RESEND_PAUSES
-from proxy.core.clauses import KeyEncoding, OnDoubt, UpstreamKey
-from proxy.core.doubt import usable_for
+from proxy.core.clauses import KeyEncoding, UpstreamKey
 from proxy.core.headers import Headers
 from proxy.core.intent import State
 from proxy.core.policy import OutcomeRule, Rule
@@ -19,16 +17,14 @@ from proxy.core.upstream_key import can_carry
 from proxy.errors import InDoubt, StoreUnavailable
 from proxy.keys import mint
 from proxy.store.base import BlobRef
-from proxy.upstream.base import Lost, NotSent, Outgoing, Result, Sink
+from proxy.upstream.base import Lost
+from tests.exchange.keyed import IN_BODY, KEYED, SENDS, Seen, asked
 from tests.exchange.stage import (
-    EFFECT,
     Got,
-    Prepared,
     Process,
     Step,
     Talk,
     answers,
-    ask,
     lost,
     not_sent,
     quietly,
@@ -38,54 +34,6 @@ from tests.exchange.staged_store import World
 from tests.exchange.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.usefixtures("any_stage")
-
-HOUR = 3600.0
-KEY = UpstreamKey(header="idempotency-key", retention=24 * HOUR, mismatch=frozenset({422}))
-KEYED = replace(EFFECT, upstream_key=KEY, in_doubt=OnDoubt.RESEND)
-IN_BODY = replace(KEYED, upstream_key=UpstreamKey(body="meta.key", max_length=20))
-SENDS = 1 + len(RESEND_PAUSES)
-
-
-class Seen:
-    """What went out: each key, each body, each Authorization."""
-
-    def __init__(self) -> None:
-        self.outs: list[Outgoing] = []
-
-    def __call__(self, *steps: Step) -> list[Step]:
-        return [self._watched(step) for step in steps]
-
-    def _watched(self, step: Step) -> Step:
-        async def watched(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
-            self.outs.append(out)
-            return await step(out, sink, may_send)
-
-        return watched
-
-    def headers(self, name: bytes) -> list[bytes]:
-        return [value for out in self.outs for each, value in out.headers if each.lower() == name]
-
-    @property
-    def keys(self) -> list[bytes]:
-        return self.headers(b"idempotency-key")
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [out.body.whole() for out in self.outs if out.body is not None]
-
-
-def asked(rule: object = KEYED, body: bytes = b'{"usd": 1}', token: bytes = b"old", **more: object) -> Ask:
-    made, length = ask(rule), (b"Content-Length", b"%d" % len(body))  # type: ignore[arg-type]
-    sending = Prepared(
-        rule=made.rule,
-        safe=False,
-        body=body,
-        total=600.0,
-        headers=((b"Host", b"api"), (b"Content-Type", b"application/json"), (b"X-Kept", b"yes"), length),
-        secrets=((b"Authorization", token),),
-        **more,  # type: ignore[arg-type]
-    )
-    return made._replace(sending=sending)
 
 
 @in_virtual_time
@@ -103,28 +51,6 @@ async def test_what_is_lost_is_sent_again_under_the_same_key(first: Step) -> Non
     assert [entry.event for entry in semel.events(asked())] == ["claim", "resent", "answered"]
     assert await semel.call(asked()) == Got("replayed", 201, b"charged")
     assert len(seen.outs) == 2
-
-
-@in_virtual_time
-async def test_a_key_grows_old_between_the_decision_and_the_first_byte() -> None:
-    """A process may stand still for as long as it likes after it has decided. Found by the simulation (seed
-    1628): it woke, and sent under a key that the upstream had forgotten."""
-
-    async def stands_still(out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
-        await asyncio.sleep(24 * HOUR)
-        assert not may_send()
-        return NotSent("this process may no longer send")
-
-    world = World()
-    first = Process(world, Talk())
-    caller = first.start(asked())
-    await until(lambda: bool(first.flights.in_flight))
-    await first.die()
-    await quietly(caller)
-    second = Process(world, stands_still, stands_still)
-    with pytest.raises(InDoubt, match="nothing was sent now"):
-        await second.call(asked())
-    assert second.state(asked()) is State.IN_DOUBT
 
 
 @in_virtual_time
@@ -273,111 +199,6 @@ async def test_the_clients_own_key_gives_way_to_ours(rule: Rule) -> None:
 
 
 @in_virtual_time
-async def test_past_retention_it_is_held() -> None:
-    """The upstream may have forgotten the key: up to a margin before that it is sent again, then never."""
-    for age, resent in ((usable_for(24 * HOUR) - 10, True), (usable_for(24 * HOUR) + 1, False)):
-        seen = Seen()
-        semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
-        with pytest.raises(InDoubt):
-            await semel.call(asked())
-        semel.clock.offset = age
-        if resent:
-            assert (await semel.call(asked())).status == 200
-        else:
-            with pytest.raises(InDoubt, match="forgotten its key"):
-                await semel.call(asked())
-        assert len(seen.outs) == SENDS + resent
-
-
-@in_virtual_time
-async def test_a_clock_that_was_set_back_holds_it_until_the_mark_is_passed() -> None:
-    """Who cannot say how old the key is does not rely on it."""
-    seen = Seen()
-    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
-    with pytest.raises(InDoubt):
-        await semel.call(asked())
-    await semel.store.clock_mark(semel.clock.now() + HOUR)
-    with pytest.raises(InDoubt, match="set back"):
-        await semel.call(asked())
-    assert len(seen.outs) == SENDS
-    await asyncio.sleep(HOUR)
-    assert (await semel.call(asked())).status == 200
-
-
-@in_virtual_time
-@pytest.mark.parametrize(
-    ("rule", "why"),
-    [
-        (replace(KEYED, upstream_key=UpstreamKey(header="x-other")), "otherwise by now"),
-        (replace(EFFECT, in_doubt=OnDoubt.HOLD), "not sent again by itself. Find out"),
-    ],
-)
-async def test_a_rule_that_has_changed_its_key_holds_it(rule: object, why: str) -> None:
-    """Under another header the upstream does not know the key: a resend there would be a second call."""
-    seen = Seen()
-    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
-    with pytest.raises(InDoubt):
-        await semel.call(asked())
-    with pytest.raises(InDoubt, match=why):
-        await semel.call(asked(rule))
-    assert len(seen.outs) == SENDS
-
-
-BESIDE = replace(KEYED, upstream_key=UpstreamKey(body="nonce", beside=(("enforce", True),)))
-ALONE = replace(KEYED, upstream_key=UpstreamKey(body="nonce"))
-
-
-@in_virtual_time
-@pytest.mark.parametrize(("before", "after"), [(BESIDE, ALONE), (ALONE, BESIDE)], ids=["less", "more"])
-async def test_a_rule_that_has_changed_what_goes_beside_its_key_holds_it(before: Rule, after: Rule) -> None:
-    """Without it, or suddenly with it, the key may count for nothing: a resend would be a second call."""
-    seen = Seen()
-    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
-    with pytest.raises(InDoubt):
-        await semel.call(asked(before))
-    with pytest.raises(InDoubt, match="otherwise by now"):
-        await semel.call(asked(after))
-    assert len(seen.outs) == SENDS
-    assert (await semel.call(asked(before))).status == 200
-
-
-@in_virtual_time
-@pytest.mark.parametrize("way", [OnDoubt.HOLD, OnDoubt.PROBE])
-async def test_with_a_key_but_another_way_out_it_is_sent_once(way: OnDoubt) -> None:
-    """The rule says what its key is for; the record counts what was sent."""
-    rule = replace(KEYED, in_doubt=way)
-    semel = Process(None, lost())
-    began = asyncio.get_running_loop().time()
-    with pytest.raises(InDoubt):
-        await semel.call(asked(rule))
-    assert (semel.row(asked()).sends, semel.upstream.started) == (1, 1)
-    assert asyncio.get_running_loop().time() == began
-
-
-@in_virtual_time
-async def test_a_call_that_was_sent_without_a_key_is_held() -> None:
-    """The rule got its key later."""
-    semel = Process(None, lost(), answers(200))
-    with pytest.raises(InDoubt):
-        await semel.call(asked(EFFECT))
-    with pytest.raises(InDoubt, match="without an upstream key"):
-        await semel.call(asked())
-
-
-@in_virtual_time
-async def test_another_address_by_now_holds_it() -> None:
-    """Elsewhere its key is not known."""
-    semel = Process(None, *[lost()] * SENDS, answers(200))
-    with pytest.raises(InDoubt):
-        await semel.call(asked())
-    moved = asked()
-    headers = ((b"Host", b"sandbox"), (b"X-Kept", b"yes"))
-    with pytest.raises(InDoubt, match="another address"):
-        await semel.call(moved._replace(sending=replace(moved.sending, headers=headers)))  # type: ignore[type-var]
-    assert semel.upstream.started == SENDS
-
-
-@in_virtual_time
 async def test_what_was_handed_on_is_not_spliced() -> None:
     """A part was seen: the caller is cut off, and the next ask sends again."""
     seen = Seen()
@@ -516,20 +337,6 @@ async def test_a_caller_that_leaves_does_not_stop_a_resend() -> None:
     await quietly(caller)
     await until(lambda: semel.state(asked()) is State.DONE)
     assert await semel.call(asked()) == Got("replayed", 200, b"done")
-
-
-@in_virtual_time
-async def test_a_claim_from_the_future_is_not_relied_on() -> None:
-    """Made while the clock was ahead: how old its key is, nobody can say."""
-    seen = Seen()
-    semel = Process(None, *seen(*[lost()] * SENDS, answers(200)))
-    semel.clock.offset = HOUR
-    with pytest.raises(InDoubt):
-        await semel.call(asked())
-    semel.clock.offset, semel.world.latest = 0.0, 0.0
-    with pytest.raises(InDoubt, match="set back"):
-        await semel.call(asked())
-    assert len(seen.outs) == SENDS
 
 
 @in_virtual_time

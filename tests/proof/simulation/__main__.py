@@ -7,28 +7,22 @@ import sys
 import time
 import traceback
 
-from tests.exchange.virtual_time import run
-from tests.proof.simulation.fate import Violation
-from tests.proof.simulation.history import History, play
+from tests.proof.simulation.fate import Fate, Violation
+from tests.proof.simulation.history import play
 
 
 def tell(seed: int) -> int:
     """One history, line by line."""
-    played: list[History] = []
-
-    async def story() -> None:
-        played.append(History(seed))
-        await played[0].play()
-
+    fates: list[Fate] = []
     try:
-        run(story())
+        play(seed, fates.append)
         status = 0
     except BaseException:
         traceback.print_exc()
         status = 1
-    for at, what in played[0].fate.told:
+    for at, what in fates[0].told:
         print(f"{at:10.3f}  {what}")
-    print(f"digest {played[0].fate.digest()}")
+    print(f"digest {fates[0].digest()}")
     return status
 
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from proxy.core.intent import State
 from proxy.errors import UpstreamTimeout, UpstreamUnreachable
@@ -133,13 +134,14 @@ class History(Faults):
                     self.fate.broken(f"{step} was answered {answer}, and the record has lost it")
 
 
-def play(seed: int) -> Fate:
-    """The history of a seed. Raises Violation."""
+def play(seed: int, watch: Callable[[Fate], None] = lambda fate: None) -> Fate:
+    """The history of a seed. Raises Violation; `watch` has its fate before anything happens."""
     told: list[Fate] = []
 
     async def history() -> None:
         played = History(seed)
         told.append(played.fate)
+        watch(played.fate)
         await played.play()
 
     try:

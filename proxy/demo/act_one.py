@@ -24,6 +24,7 @@ from proxy.keeping import open_store
 from proxy.observe import Deaf
 from proxy.operator import Verdict, resolve
 from proxy.settings import Settings
+from proxy.store.base import Query
 from proxy.store.codec import Codec
 
 
@@ -124,7 +125,7 @@ async def _settle(scene: Scene) -> None:
     """As `semel calls resolve` does it: the store opened as one more process, the same compare and swap."""
     store = await open_store(Settings(state=scene.state))
     try:
-        held = await store.in_state(State.IN_DOUBT)
+        held = (await store.find(Query(state=State.IN_DOUBT))).calls
         if not held:
             scene.tell("  semel's record has no call in doubt: there is nothing to settle.")
             return

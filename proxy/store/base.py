@@ -255,9 +255,6 @@ class Store(Protocol):
         """Wait until the row's version is not `version`, whoever changes it, in whatever process.
         False when `timeout` seconds passed first."""
 
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        """Oldest first."""
-
     async def find(self, query: Query) -> Page:
         """Newest first. A page may take its time; nobody else waits for it."""
 

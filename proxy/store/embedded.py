@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from proxy.core.budget import Account, Charge, Spent
-from proxy.core.intent import Call, Entry, State
+from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import StoreUnavailable
 from proxy.store import meta_statements, run_statements, spending_statements, statements
@@ -186,10 +186,6 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
             self._watchers.remove(key, version, woken)
         self._refuse_if_closed()
         return True
-
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        calls: list[Call] = await self._reader.submit(statements.in_state, state, limit)
-        return calls
 
     async def find(self, query: Query) -> Page:
         return await self._apart(statements.find, query)

@@ -147,13 +147,6 @@ class MemoryStore(MemoryRuns):
         self._check()
         return True
 
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        self._check()
-        calls = [call for call in self.world.calls.values() if call.state is state]
-        if state is State.IN_DOUBT:
-            calls.sort(key=lambda call: call.doubt.since if call.doubt else 0.0)
-        return calls[:limit]
-
     async def clock_mark(self, now: float) -> float:
         self._check()
         self.world.latest = max(self.world.latest, now)

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from proxy.core.budget import Account, Charge, Spent
-from proxy.core.intent import Call, Entry, State
+from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
@@ -230,9 +230,6 @@ class PostgresStore(PostgresRuns, PostgresSecret):
             self._watchers.remove(key, version, woken)
         self._refuse_if_closed()
         return True
-
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        return [statements.readable(row) for row in await self._ask(statements.IN_STATE[state], (limit,))]
 
     async def find(self, query: Query) -> Page:
         rows = await self._ask(*statements.find(query))

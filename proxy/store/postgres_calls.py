@@ -65,12 +65,6 @@ _AMONG = {
     State.DENIED: f"{_ASIDE} AND state = 'denied'",
 }
 AMONG = {state: _AMONG.get(state, f"state = '{state.value}'") for state in State}
-_OLDEST_FIRST = {State.IN_DOUBT: "doubt_since, id"}
-IN_STATE = {
-    state: f"SELECT {COLUMNS} FROM semel.calls WHERE {AMONG[state]} "  # noqa: S608
-    f"ORDER BY {_OLDEST_FIRST.get(state, 'id')} LIMIT $1"
-    for state in State
-}
 PENDING_OWNERS = "SELECT DISTINCT owner FROM semel.calls WHERE state = 'pending'"
 PENDING_OF = f"SELECT {COLUMNS} FROM semel.calls WHERE state = 'pending' AND owner = ANY ($1) ORDER BY id"  # noqa: S608
 LIVE_CALLS = (

@@ -85,7 +85,7 @@ class RedisSource(RedisBlobs):
         """Redis counts no changes of a part of its keys: what a change leaves in rows and runs is read."""
         digest = hashlib.blake2b(await self.get("n") or b"")
         beyond = 0
-        while told := await self._pipe.run("page", "all", "up", beyond, PORTION, "small"):
+        while told := await self._pipe.run("page", "all", "up", beyond, PORTION):
             digest.update(b"\n".join(part or b"" for part in told))
             beyond = int(told[-3])
         for run in await self._pipe.ask("ZRANGE", self._name("runs"), 0, -1):
@@ -110,7 +110,7 @@ class RedisSource(RedisBlobs):
     # ---- calls ----
 
     async def _call_page(self, after: Cursor) -> Portion:
-        told = await self._pipe.run("page", "all", "up", after[0] if after else 0, PORTION, "small")
+        told = await self._pipe.run("page", "all", "up", after[0] if after else 0, PORTION)
         found = list(zip(told[::3], told[1::3], told[2::3], strict=True))
         there = [(int(number), key, row) for number, key, row in found if row is not None]
         numbers = portions((number, len(row) + read_line(row)[0].size) for number, _, row in there)

@@ -19,7 +19,6 @@ from proxy.store.base import Census, Collected, Orphans, Page, Query
 from proxy.store.codec import DamagedRecord
 from proxy.store.heartbeats import Heart
 from proxy.store.marks import Marks
-from proxy.store.redis_calls import readable
 from proxy.store.redis_pipe import Pipe
 from proxy.store.redis_rows import Facts, read_call, read_facts, read_line, run_id
 from proxy.store.redis_wire import Part
@@ -50,22 +49,10 @@ class RedisIndex:
     _forget_dead: Callable[[], Awaitable[None]]
     tenants_of: Callable[[str], Awaitable[list[str]]]
 
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        if state is State.IN_DOUBT:
-            told = await self._pipe.run("doubts", limit)
-            return [readable(key, row) for key, row in zip(told[::2], told[1::2], strict=True) if row]
-        found: list[Call] = []
-        async for _, key, row in self._walk(_index(state), "up", 0, "whole"):
-            if (call := readable(key, row)).state is state:
-                found.append(call)
-            if len(found) == limit:
-                break
-        return found
-
     async def _walk(
-        self, index: str, way: str, beyond: int, what: str, portion: int = PORTION
+        self, index: str, way: str, beyond: int, portion: int = PORTION
     ) -> AsyncIterator[tuple[int, bytes, bytes]]:
-        """Number, key and row of everything in an index, portion by portion."""
+        """Number, key and row (its small part at least) of everything in an index, portion by portion."""
         if index == PENDING:
             pending = await self._pending()
             ahead = [(n, key) for n, key, _ in pending if (n > beyond if way == "up" else n < beyond)]
@@ -77,7 +64,7 @@ class RedisIndex:
                         yield number, key, row
             return
         while True:
-            told = await self._pipe.run("page", index, way, beyond, portion, what)
+            told = await self._pipe.run("page", index, way, beyond, portion)
             for number, key, row in zip(told[::3], told[1::3], told[2::3], strict=True):
                 beyond = int(number)
                 if row is not None:
@@ -96,9 +83,7 @@ class RedisIndex:
         below = BEYOND if query.after is None else query.after
         fits: list[tuple[int, bytes]] = []
         unreadable: dict[str, str] = {}
-        walk = (
-            self._walk_runs(query) if query.run else self._walk(_index(query.state), "down", below, "small")
-        )
+        walk = self._walk_runs(query) if query.run else self._walk(_index(query.state), "down", below)
         async for number, key, row in walk:
             if number >= below:
                 continue
@@ -168,19 +153,25 @@ class RedisIndex:
         return Census(
             by_state={state: by_state.get(state, total - sum(by_state.values())) for state in State},
             oldest_doubt_at=float(oldest) if oldest else None,
-            oldest_question_at=min(
-                (call.created_at for call in await self.in_state(State.AWAITING_APPROVAL)), default=None
-            ),
+            oldest_question_at=await self._oldest_question(),
             bytes_used=_memory_used(await self._pipe.ask("INFO", "memory")),
             owners=await self._heart.living(),
         )
+
+    async def _oldest_question(self) -> float | None:
+        """Of those that can be read: figures are shown whatever else is damaged."""
+        asked: list[float] = []
+        async for _, key, row in self._walk(_index(State.AWAITING_APPROVAL), "up", 0):
+            with contextlib.suppress(DamagedRecord):
+                asked.append(read_facts(key, row).created_at)
+        return min(asked, default=None)
 
     def evictions(self) -> int:
         return 0  # they have their time to live, and the server is to evict nothing
 
     async def live_calls(self, upstream: str, rule: str, now: float) -> int:
         number = 0
-        async for _, key, row in self._walk("all", "up", 0, "small"):
+        async for _, key, row in self._walk("all", "up", 0):
             with contextlib.suppress(DamagedRecord):  # it cannot be told whose it is
                 facts = read_facts(key, row)
                 number += (facts.upstream, facts.rule) == (upstream, rule) and _is_live(facts, now)

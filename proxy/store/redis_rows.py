@@ -125,6 +125,7 @@ class Facts(NamedTuple):
     run: str
     rule: str
     expires_at: float | None
+    created_at: float
 
 
 _FACTS = tuple(_AT[name] for name in Facts._fields)

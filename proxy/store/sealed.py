@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from proxy.core.budget import Charge
-from proxy.core.intent import Call, Entry, State
+from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError
 from proxy.store import keystone
@@ -93,9 +93,6 @@ class SealedStore:
         sealed = self.rows.sealed(call)
         swap = await self.inner.swap(sealed, entry, expected=expected, served=served, charge=charge)
         return swap if swap.present is None else replace(swap, present=self.rows.opened(swap.present))
-
-    async def in_state(self, state: State, *, limit: int = 1000) -> list[Call]:
-        return self._opened(await self.inner.in_state(state, limit=limit))
 
     async def find(self, query: Query) -> Page:
         page = await self.inner.find(query)

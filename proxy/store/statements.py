@@ -66,11 +66,6 @@ _AMONG = {
     State.AWAITING_APPROVAL: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'awaiting_approval'",
     State.DENIED: f"INDEXED BY calls_aside WHERE {_ASIDE} AND state = 'denied'",
 }
-_OLDEST_FIRST = {State.IN_DOUBT: "doubt_since, id"}
-IN_STATE = {
-    state: f"SELECT {_COLUMNS} FROM calls {among} ORDER BY {_OLDEST_FIRST.get(state, 'id')} LIMIT ?"  # noqa: S608
-    for state, among in _AMONG.items()
-}
 _AMONG_ALL: list[tuple[State | None, str]] = [(None, "NOT INDEXED WHERE true"), *_AMONG.items()]
 # Only what names a row: where SQLite has to sort (pending, in doubt), it sorts little. Without a state, and
 # for `done`, it walks the rows from the newest on and needs not sort at all.
@@ -271,10 +266,6 @@ def history(connection: apsw.Connection, key: bytes) -> list[Entry]:
 
 def replays(connection: apsw.Connection, key: bytes) -> int:
     return one(connection, REPLAYS, (key,)) or 0
-
-
-def in_state(connection: apsw.Connection, state: State, limit: int) -> list[Call]:
-    return [row_to_call(row) for row in connection.execute(IN_STATE[state], (limit,))]
 
 
 def pending_owners(connection: apsw.Connection) -> list[bytes]:

@@ -24,6 +24,7 @@ from proxy.core.intent import State
 from proxy.faults import Point
 from tests import ambient
 from tests.inside import Answer, call
+from tests.stores.calls import in_state
 
 JSON = {"Content-Type": "application/json"}
 
@@ -110,7 +111,7 @@ def _states_on_disk(state: Path) -> list[str]:
 
 
 async def states(app: App) -> list[str]:
-    return [str(call.state) for state in State for call in await app.store.in_state(state)]
+    return [str(call.state) for state in State for call in await in_state(app.store, state)]
 
 
 async def until(condition: Callable[[], object], *, within: float = 15) -> None:

@@ -21,6 +21,7 @@ from tests.inside import call, semel, until
 from tests.notifying.scene import settings_for
 from tests.origin import READ_ALL, Origin, Wait, answer
 from tests.process import SemelProcess
+from tests.stores.calls import in_state
 
 pytestmark = pytest.mark.usefixtures("any_store")
 
@@ -198,7 +199,7 @@ async def test_what_a_dead_process_left_in_it_is_settled(tmp_path: Path) -> None
             beside = await open_store(place(tmp_path).beside())
             try:
                 async with asyncio.timeout(15):
-                    while not await beside.in_state(State.PENDING):
+                    while not await in_state(beside, State.PENDING):
                         await asyncio.sleep(0.01)
             finally:
                 await beside.close()

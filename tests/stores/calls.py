@@ -11,6 +11,7 @@ from proxy.core.clauses import Approval
 from proxy.core.intent import Answer, Call, Doubt, Entry, Event, Place, State, advance
 from proxy.core.run_record import Exchange, How, InRun, Serving
 from proxy.core.terms import Terms
+from proxy.store.base import Query, Store
 
 NOW = 1_700_000_000.0
 WAITING = Terms(bound_to=b"this request", until=NOW + 3600)
@@ -34,6 +35,18 @@ def claim(owner: str, key: bytes | None = None, *, at: float = NOW) -> tuple[Cal
         fence=1,
     )
     return call, entry
+
+
+async def in_state(store: Store, state: State) -> list[Call]:
+    """All of them, in the order of first sight; none may be unreadable."""
+    found: list[Call] = []
+    after: int | None = None
+    while True:
+        page = await store.find(Query(state=state, after=after))
+        assert not page.unreadable
+        found += page.calls
+        if (after := page.next) is None:
+            return found[::-1]
 
 
 def ask(key: bytes | None = None, *, at: float = NOW) -> tuple[Call, Entry]:

@@ -129,7 +129,7 @@ async def fill(store: Store, *, seed: int, size: int = 60) -> list[bytes]:
         await filling.run(f"over-{n}", steps=3)
     while (await store.collect(NOW, runs_before=NOW + 1e6)).more:
         continue
-    filling.keys = [call.key for call in await store.in_state(State.PENDING)]
+    filling.keys = [call.key for call in await calls.in_state(store, State.PENDING)]
     for n in range(3):
         await filling.run(f"run-{n}", steps=4)
         for _ in range(size // 3):

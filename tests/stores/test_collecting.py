@@ -13,10 +13,15 @@ from typing import Any
 import apsw
 import pytest
 
+from proxy.clock import SystemClock
 from proxy.core.intent import Answer, Place, State
 from proxy.errors import StoreUnavailable
+from proxy.ledger import Ledger
+from proxy.observe import Deaf
+from proxy.recovery import sweep_once
 from proxy.store import statements
 from proxy.store.base import Collected, Page, Query
+from proxy.store.codec import Codec
 from proxy.store.embedded import EmbeddedStore
 from tests.inside import until
 from tests.stores import calls
@@ -57,6 +62,34 @@ async def test_rows_that_cannot_be_read_do_not_hide_the_others(tmp_path: Path, s
     rest = await store.find(Query(after=page.next))
     assert rest.calls == [first]
     assert len(rest.unreadable) == len(bad) - 1
+
+
+@pytest.mark.parametrize("damage", [DAMAGE[0], DAMAGE[2]], ids=["newer", "no text"])
+async def test_a_sweep_passes_over_what_cannot_be_read(
+    tmp_path: Path, store: EmbeddedStore, damage: str
+) -> None:
+    """A question past its time lapses, and a doubt is known from now on, whatever lies beside them."""
+    questions, doubtful = [calls.ask() for _ in range(3)], []
+    for question, entry in questions:
+        await store.swap(question, entry, expected=0)
+    for call, entry in [calls.claim(store.owner) for _ in range(3)]:
+        await store.swap(call, entry, expected=0)
+        lost, entry = calls.lose(call)
+        await store.swap(lost, entry, expected=1)
+        doubtful.append(lost)
+    for key in (questions[1][0].key, doubtful[1].key):
+        execute(tmp_path / "state", damage, key)
+    clock = SystemClock()
+    ledger = Ledger(store=store, codec=Codec(), clock=clock, observer=Deaf(), inline_body=1024)
+    await sweep_once(store, ledger, Deaf())
+    swept = clock.monotonic()
+    for n in (0, 2):
+        question = await store.get(questions[n][0].key)  # type: ignore[assignment]
+        assert question.state is State.RELEASED
+        assert ledger.known_doubts.since(doubtful[n]) <= swept
+    assert ledger.known_doubts.since(doubtful[1]) > swept
+    waiting = await store.find(Query(state=State.AWAITING_APPROVAL))
+    assert waiting.unreadable.keys() == {questions[1][0].id}
 
 
 @pytest.mark.parametrize("question", ["find", "expired_in_all"])

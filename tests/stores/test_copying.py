@@ -149,7 +149,7 @@ async def test_both_stores_say_the_same_of_every_call_and_run(origin: Place, goa
                 assert len(bodies[0]) == ref.size
                 assert bodies[0] == bodies[1]
         for state in State:
-            found = [[call.key for call in await store.in_state(state)] for store in (one, other)]
+            found = [[call.key for call in await calls.in_state(store, state)] for store in (one, other)]
             assert found[0] == found[1]
         assert (await one.census()).by_state == (await other.census()).by_state
         held = 0

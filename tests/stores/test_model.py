@@ -100,7 +100,6 @@ class Walk:
                 [
                     ("history", (key,), {}),
                     ("replays", (key,), {}),
-                    ("in_state", (self.coin.choice(list(State)),), {"limit": self.coin.choice((1, 100))}),
                     ("changed", (key, version, 0.001), {}),
                     ("find", (self._query(),), {}),
                     ("owner_is_dead", (OWNER,), {}),

@@ -106,7 +106,6 @@ STATEMENTS: dict[str, tuple[str, Sequence[object]]] = {
     "run history": (postgres_runs.RUN_HISTORY, ("tenant-0", "run-1")),
     "tenants of": (postgres_runs.TENANTS_OF, ("run-1",)),
     "beat": (postgres_owners.BEAT, ("x", 1.0)),
-    **{f"oldest {state}": (postgres_calls.IN_STATE[state], (50,)) for state in State},
     **{f"find {name}": postgres_calls.find(query) for name, query in QUERIES.items()},
 }
 

@@ -248,7 +248,7 @@ async def assert_whole(server: Valkey, store: RedisStore) -> int:
     for state in State:
         of_state = [call.key for call in rows if call.state is state]
         assert counts[state] == len(of_state)
-        assert {call.key for call in await store.in_state(state, limit=10**6)} == set(of_state)
+        assert {call.key for call in await calls.in_state(store, state)} == set(of_state)
     pending = server.ask("HKEYS", "{semel}:pending")
     assert isinstance(pending, list)
     assert set(pending) == {call.key for call in rows if call.state is State.PENDING}

@@ -162,7 +162,7 @@ async def test_killed_while_it_claims_nothing_acknowledged_is_missing(
         await doomed.process.wait()
         assert doomed.process.stdout is not None
         acknowledged += (await doomed.process.stdout.read()).decode().split()
-    rows = await store.in_state(State.PENDING)
+    rows = await calls.in_state(store, State.PENDING)
     assert {call.id for call in rows} >= {line for line in acknowledged if len(line) == 32}
     for call in rows:
         assert len(await store.history(call.key)) == 1

@@ -1,6 +1,6 @@
--- Rows of an index in the order of first sight: index, 'up' or 'down', from beyond which number, how many,
--- 'small' or 'whole'. Gives number, key, row, number, key, row, …
-local index, way, beyond, many, what = T .. ':' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- Rows of an index in the order of first sight: index, 'up' or 'down', from beyond which number, how many.
+-- Gives number, key, small part of the row, number, …
+local index, way, beyond, many = T .. ':' .. ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local found
 if way == 'up' then
   found = call('ZRANGEBYSCORE', index, '(' .. beyond, '+inf', 'WITHSCORES', 'LIMIT', 0, many)
@@ -11,6 +11,6 @@ local rows = {}
 for i = 1, #found, 2 do
   rows[#rows + 1] = string.format('%d', tonumber(found[i + 1]))
   rows[#rows + 1] = found[i]
-  rows[#rows + 1] = what == 'small' and small_of(found[i]) or call('GET', row_of(found[i]))
+  rows[#rows + 1] = small_of(found[i])
 end
 return rows

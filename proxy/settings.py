@@ -42,7 +42,7 @@ _PATHS: tuple[tuple[str, ...], ...] = (
 )
 VARIABLES = {PREFIX + "_".join(path).upper(): path for path in _PATHS}
 
-# Known to other parts of semel: the client side of `semel run`, the tests, the path of the file itself, and
+# Known to other parts of semel: the client side of `semel run`, the path of the file itself, and
 # whether the command line shows where a defect is; the secret that notifications are signed with; and the key
 # itself, which is no setting to be written into a file.
 OTHER_VARIABLES = frozenset(
@@ -51,14 +51,15 @@ OTHER_VARIABLES = frozenset(
         "SEMEL_ATTEMPT",
         "SEMEL_URL",
         "SEMEL_TOKEN",
-        "SEMEL_SOAK",
-        "SEMEL_REPORT",
+        "SEMEL_OFF",
         "SEMEL_CONFIG",
         "SEMEL_DEBUG",
         SECRET_VARIABLE,
         KEY_VARIABLE,
     }
 )
+# Of the tests of semel: accepted, and never what somebody meant to write.
+OF_TESTS = frozenset({"SEMEL_SOAK", "SEMEL_REPORT"})
 
 # Flags are named like the setting, with one exception.
 _FLAGS = {"state": "--state-dir"}
@@ -118,7 +119,7 @@ def _file(path: Path | None, log: Log) -> Pairs:
 
 def _variables(environ: Mapping[str, str], log: Log) -> Iterator[tuple[tuple[str, ...], Node]]:
     for name, value in sorted(environ.items()):
-        if not name.startswith(PREFIX) or name in OTHER_VARIABLES or not value:
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES | OF_TESTS or not value:
             continue  # an empty variable is how shells and compose files say "not set"
         at = Place(name)
         if name not in VARIABLES:

@@ -232,7 +232,7 @@ SETTINGS = _level(
     Field("reload", "Read policies again when they change; a bad file keeps the old ones.", boolean, "true"),
     Field(
         "traces",
-        "off, or otlp: a span for each call, sent where OTEL_EXPORTER_OTLP_ENDPOINT says. Needs semel[otel].",
+        "off, or otlp: a span for each call, sent where OTEL_EXPORTER_OTLP_ENDPOINT says. Extra: otel.",
         choice(Traces),
         "off",
     ),

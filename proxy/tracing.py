@@ -21,7 +21,8 @@ def make_spans(traces: Traces, tell: Callable[..., None]) -> Spans | None:
         if (error.name or "").partition(".")[0] not in ("opentelemetry", "requests"):
             raise
         raise ConfigurationError(
-            "traces: otlp needs the package opentelemetry, which is not installed: pip install 'semel[otel]'."
+            "traces: otlp needs the package opentelemetry, which is not installed. In semel's checkout: "
+            "pip install '.[otel]'"
         ) from None
     try:
         return spans.Spans(spans.otlp, tell)

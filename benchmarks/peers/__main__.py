@@ -70,6 +70,8 @@ def main() -> int:
     options.add_argument("--keep", action="store_true", help="leave logs and stores")
     options.add_argument("--page", type=Path, metavar="FILE", help="write the tables as Markdown")
     chosen = options.parse_args()
+    if chosen.only:
+        chosen.page = None  # a page is of all; of some they are printed
     work = Path(tempfile.mkdtemp(prefix="semel-peers-"))
     try:
         with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):

@@ -18,7 +18,7 @@ from proxy.admin.shapes import (
 )
 from proxy.core.run_record import RunState
 
-RUN_NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+RUN_NAME: Schema = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$"}
 ATTEMPT_NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}
 RUN_STATE: Schema = {"type": "string", "enum": [state.value for state in RunState]}
 WHY: Schema = REASON | {"description": "Kept in the run's history."}

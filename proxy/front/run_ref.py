@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 from proxy.errors import BadRequest
 
-_RUN = re.compile(r"[A-Za-z0-9._-]{1,128}")
+# Not what is a step in a path: nobody could reach such a run by its address.
+_RUN = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,128}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # A password that says that there is none: some clients drop the user where the password is empty.
 NO_TOKEN = "-"  # noqa: S105 (the opposite of one)
@@ -28,7 +29,7 @@ NOBODY = Speaker()
 
 def check_run(name: str) -> str:
     if _RUN.fullmatch(name) is None:
-        raise BadRequest("A run's name is 1 to 128 characters of A-Z a-z 0-9 . _ -")
+        raise BadRequest("A run's name is 1 to 128 characters of A-Z a-z 0-9 . _ - (but not . or ..)")
     return name
 
 

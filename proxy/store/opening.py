@@ -243,7 +243,8 @@ def _driver(module: str, package: str, extra: str) -> Any:  # noqa: ANN401 (a mo
         if package not in str(error):
             raise
     raise ConfigurationError(
-        f"A {extra} store needs the package {package}, which is not installed: pip install 'semel[{extra}]'."
+        f"A {extra} store needs the package {package}, which is not installed. In semel's checkout: "
+        f"pip install '.[{extra}]'"
     ) from None
 
 

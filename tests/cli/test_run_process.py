@@ -337,6 +337,7 @@ def test_quiet_leaves_only_warnings(state: Path) -> None:
         (["--id", "a"], "Write the command behind --"),
         (["--"], "Write the command behind --"),
         (["--id", "a b", "--", "true"], "--id: A run's name is 1 to 128 characters"),
+        (["--id", "..", "--", "true"], "--id: A run's name is 1 to 128 characters"),
         (["--retries", "-1", "--", "true"], "--retries"),
         (["--proxy", "http://127.0.0.1:1/path", "--", "true"], "without a path"),
         (["--proxy", "ftp://127.0.0.1", "--", "true"], "is not the address of a proxy"),

@@ -14,6 +14,7 @@ from proxy.policy_file import SettingsMistakes
 from proxy.policy_file.fields import default_value
 from proxy.policy_file.not_yet import SETTINGS as NOT_YET
 from proxy.settings import (
+    OF_TESTS,
     OTHER_VARIABLES,
     VARIABLES,
     Address,
@@ -253,10 +254,12 @@ def test_loopback_has_several_names(host: str) -> None:
 
 def test_variables_of_other_parts_are_left_alone() -> None:
     """Those of the tests too: a semel that they start with their own surroundings must start."""
-    assert {"SEMEL_SOAK", "SEMEL_REPORT"} <= OTHER_VARIABLES
-    env = dict.fromkeys(OTHER_VARIABLES - {"SEMEL_CONFIG"}, "x") | {"SEMEL": "x", "OTHER": "y"}
+    known = OTHER_VARIABLES | OF_TESTS
+    assert {"SEMEL_OFF", "SEMEL_SOAK", "SEMEL_REPORT"} <= known
+    env = dict.fromkeys(known - {"SEMEL_CONFIG"}, "x") | {"SEMEL": "x", "OTHER": "y"}
     assert load_settings({}, HOME | env).workers == 1
-    assert not OTHER_VARIABLES & VARIABLES.keys()
+    assert not known & VARIABLES.keys()
+    assert mistakes("", env={"SEMEL_SAOK": "1"}) == ["SEMEL_SAOK: unknown variable"]  # not "did you mean"
 
 
 def test_a_flag_nobody_knows_is_a_bug_of_the_command_line() -> None:

@@ -8,7 +8,7 @@ const PAGE = 50;
 const LARGEST = 1000;
 const SEARCHED = 200;
 const STATES = ["in_doubt", "awaiting_approval", "pending", "done", "released", "denied"];
-const RUN = /^[A-Za-z0-9._-]{1,128}$/;
+const RUN = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/;
 
 const NO_CALLS = "No calls are recorded yet. Put semel before an agent (semel run -- CMD) and its calls appear here.";
 const NO_RUNS = "No runs are recorded yet. An agent that is started with semel run, or that calls /@RUN+ATTEMPT/…, makes one.";

@@ -127,13 +127,16 @@ def _escaped(word: bytes) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", choices=TARGETS)
-    parser.add_argument("--seconds", type=int, default=600, help="with atheris")
-    parser.add_argument("--runs", type=int, default=100_000, help="with Hypothesis")
+    by = parser.add_mutually_exclusive_group()
+    by.add_argument("--seconds", type=int, help="with atheris; 600")
+    by.add_argument("--runs", type=int, help="with Hypothesis; 100000")
     parser.add_argument("--found", type=Path, default=Path())
     given_ = parser.parse_args()
-    if has_atheris():
-        _drive(given_.target, given_.seconds, given_.found)
-    fuzzed = with_hypothesis(given_.target, given_.runs)
+    if has_atheris() and given_.runs is None:
+        _drive(given_.target, given_.seconds or 600, given_.found)
+    if given_.seconds is not None:
+        parser.error("--seconds needs atheris (pip install atheris); without it: --runs")
+    fuzzed = with_hypothesis(given_.target, given_.runs or 100_000)
     print(fuzzed)
     return fuzzed.found
 

@@ -49,6 +49,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2000, help="play so many")
     parser.add_argument("--from", type=int, default=0, dest="first", help="beginning with this seed")
     options = parser.parse_args()
+    if options.seeds < 1:
+        parser.error("--seeds is 1 or more: of no history nothing can be said")
     return many(options.first, options.seeds) if options.seed is None else tell(options.seed)
 
 

@@ -233,7 +233,10 @@ class Process:
                     body = b"".join([part async for part in body])
                 return Got("replayed", answer.status, body)
             case Live():
-                return await read(reply)
+                return await read(reply, self.saw)
+
+    def saw(self, live: Live, body: bytes) -> None:
+        """A caller has so much of an answer by now."""
 
     def start(self, ask: Ask) -> asyncio.Task[Got]:
         return asyncio.get_running_loop().create_task(self.call(ask))
@@ -257,12 +260,13 @@ class Process:
         return None if call is None else call.state
 
 
-async def read(live: Live) -> Got:
+async def read(live: Live, saw: Callable[[Live, bytes], None] = lambda live, body: None) -> Got:
     kind, capture = "joined" if live.joined else "executed", live.flight.capture
     body = b""
     try:
         async for part in live.reader.parts():
             body += part
+            saw(live, body)
     except CutOff:
         return Got(kind, capture.status, body, whole=False)
     finally:

@@ -131,8 +131,9 @@ class Agent:
         )  # fmt: skip
         return await self.given(ask, taken=taken)
 
-    async def given(self, ask: RunAsk, *, taken: bool = True) -> Got:
-        """`taken`: the caller reads it to the end; otherwise it leaves when the end is written."""
+    async def given(self, ask: RunAsk, *, taken: bool = True, noticed: bool = True) -> Got:
+        """`taken`: the caller reads it to the end; otherwise it leaves when the end is written. `noticed`:
+        the proxy hears of that; otherwise it is lost on the way, and the proxy takes it for delivered."""
         try:
             reply = await self.semel.runs.ask(ask)
         except CutOff:
@@ -140,12 +141,12 @@ class Agent:
         assert not isinstance(reply, Unrecorded), "in a run nothing goes by without a record"
         assert reply.delivery is not None
         try:
-            got = await _taken(reply)
+            got = await _taken(reply, self.semel.saw)
         except BaseException:
             reply.delivery.abandoned()
             raise
         reply.delivery.complete()
-        if not (taken and got.whole):
+        if not got.whole or not (taken or not noticed):
             reply.delivery.abandoned()
         return got
 
@@ -190,14 +191,17 @@ class Agent:
         )
 
 
-async def _taken(reply: Replayed | Live) -> Got:
+async def _taken(reply: Replayed | Live, saw: Callable[[Live, bytes], None]) -> Got:
     if isinstance(reply, Replayed):
         body = reply.answer.body
         if not isinstance(body, bytes):
             body = b"".join([part async for part in body])
         return Got("replayed", reply.answer.status, body)
+    body = b""
     try:
-        body = b"".join([part async for part in reply.reader.parts()])
+        async for part in reply.reader.parts():
+            body += part
+            saw(reply, body)
     except CutOff:
         return Got("executed", whole=False)
     finally:

@@ -32,6 +32,7 @@ from tests.runs.stage import Agent, identity_of
 
 # Seconds after which an agent's client gives up, and what it does before it asks again.
 PATIENCE, PAUSES = 110.0, (0.0, 0.1, 1.0, 10.0)
+THINKING = (0.0, 0.0, 0.1, 3.0, 20.0)  # before each step
 TRIES = 8
 DONE = frozenset({FINAL, 200})
 # What an agent takes for the end of its attempt: a person has to see to it.
@@ -51,6 +52,8 @@ class Program:
     forgotten: Counter[str] = field(default_factory=Counter)  # a person let it go out once more
     seen: dict[int, Answer] = field(default_factory=dict)
     given: set[tuple[str, Answer]] = field(default_factory=set)
+    refused: dict[int, Answer] = field(default_factory=dict)  # and then a later step had an effect
+    at_once: bool = False  # two attempts have lived at the same time: each may have gone its own way
     finished: bool = False
 
     def is_exact(self, step: str) -> bool:
@@ -77,6 +80,8 @@ async def served(semel: Semel, asking: Coroutine[Any, Any, Got]) -> Got | Refusa
     semel.serves(task)
     try:
         await asyncio.wait({task}, timeout=PATIENCE)
+        if not task.done() and semel.link.steady:
+            semel.fate.broken(f"whoever asks a proxy that lives is not answered within {PATIENCE:.0f} s")
     finally:
         if not task.done():  # the client is gone, or has waited long enough
             task.cancel()
@@ -112,12 +117,19 @@ class RunAgent:
         self.attempts += 1
         name, program = f"attempt-{self.attempts}", self.program
         asked = program.asked.setdefault(name, Counter())
+        refused: dict[int, Answer] = {}
         for index, step in enumerate(program.steps):
+            await asyncio.sleep(0.0 if self.certain else self.fate.one_of(THINKING))
             asked[step] += 1
             got = await self._step(name, index, step)
             if got is None:
                 return False
             self._saw(index, step, got)
+            self._takes_the_same_way(index, step, got)
+            if got.status not in DONE and program.is_exact(step):
+                refused[index] = (got.status, got.body)
+            elif got.kind == "executed" and not kind_of(step).safe:
+                program.refused = refused | program.refused
         program.finished = True
         return True
 
@@ -128,7 +140,10 @@ class RunAgent:
             agent = Agent(semel, attempt, self.program.run)
             tokens = frozenset({f"{attempt} {index}"}) if self.program.tokens else frozenset()
             taken = self.certain or not self.fate.happens(0.1)
-            got = await served(semel, self._ask(agent, step, tokens, tries, taken))
+            # Only a client that numbers its requests, or names them, can lose one without a trace.
+            noticed = taken or not tokens or self.fate.happens(0.5)
+            self.fate.reached["an answer is lost on its way"] += not noticed
+            got = await served(semel, self._ask(agent, step, tokens, tries, taken, noticed))
             told = got.kind if isinstance(got, Got) else type(got).__name__
             self.fate.tell(f"{self.program.run} {attempt} step {index} {step}: {told}, taken {taken}")
             if isinstance(got, Got) and taken:
@@ -136,17 +151,26 @@ class RunAgent:
             self.problem = got if isinstance(got, Refusal) else None
             if isinstance(got, HELD):
                 return None
-            if isinstance(got, UpstreamUnreachable | UpstreamTimeout) and self.fate.happens(0.3):
-                return None
+            if isinstance(got, UpstreamUnreachable | UpstreamTimeout):
+                if index in self.program.refused or self._goes_past(step):
+                    return Got("problem", 0, type(got).__name__.encode())
+                if self.fate.happens(0.3):
+                    return None
             await asyncio.sleep(self.fate.one_of(PAUSES))
         return None
 
-    async def _ask(self, agent: Agent, step: str, tokens: frozenset[str], tries: int, taken: bool) -> Got:
+    def _goes_past(self, step: str) -> bool:
+        """Somebody else will do: the next step is taken instead."""
+        return not self.certain and self.program.is_exact(step) and self.fate.happens(0.7)
+
+    async def _ask(
+        self, agent: Agent, step: str, tokens: frozenset[str], tries: int, taken: bool, noticed: bool
+    ) -> Got:
         kind = kind_of(step)
         ask = await agent.asked(
             step, safe=kind.safe, rule=RULES[kind], tokens=tokens, retry_count=tries if tokens else 0
         )
-        return await agent.given(ask._replace(sending=sending(step)), taken=taken)
+        return await agent.given(ask._replace(sending=sending(step)), taken=taken, noticed=noticed)
 
     def _saw(self, index: int, step: str, got: Got) -> None:
         answer = (got.status, got.body)
@@ -158,6 +182,19 @@ class RunAgent:
         program.given.add((step, answer))
         if program.is_exact(step) and program.seen.setdefault(index, answer) != answer:
             self.fate.broken(f"{program.run} saw {program.seen[index]} of {step} once, and then {answer}")
+
+    def _takes_the_same_way(self, index: int, step: str, got: Got) -> None:
+        """What an attempt was refused before it acted otherwise, a later one is refused again: or it would do
+        both. A problem may have become an answer meanwhile; but nothing is sent for it."""
+        program, answer = self.program, (got.status, got.body)
+        before = program.refused.get(index, answer)
+        if program.at_once or index not in program.refused:
+            return
+        problem = not before[0]
+        self.fate.reached["a problem is met again" if problem else "a refusal is met again"] += 1
+        if answer != before and (not problem or got.kind == "executed"):
+            told = f"{program.run} was refused {step} with {before}, acted on it, and then had {got}"
+            self.fate.broken(told)
 
 
 def programs(fate: Fate, run: str) -> Program:

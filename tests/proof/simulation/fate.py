@@ -26,6 +26,7 @@ class Fate:
         self._dice = Random(seed)
         self.told: list[tuple[float, str]] = []
         self.violations: list[str] = []
+        self.reached: Counter[str] = Counter()  # what a law had occasion to be about, by name
         self.permits: Counter[bytes] = Counter()  # by row: how often a person has let it go out
 
     def tell(self, what: str) -> None:

@@ -24,18 +24,24 @@ class Faults(People):
 
     async def leave(self) -> None:
         if self.others:
-            self.fate.one_of(self.others[-3:]).cancel()
+            leaving = self.fate.one_of(self.others[-3:])
+            self.fate.reached["a caller leaves in the middle"] += not leaving.done()
+            leaving.cancel()
 
     async def crash(self) -> None:
         """An agent dies and is started again."""
         number = self.fate.between(0, len(self.agents) - 1)
-        self.tasks[number].cancel()
-        await asyncio.wait({self.tasks[number]})
+        task = self.tasks[number]
+        self.fate.reached["an agent dies in the middle"] += not task.done()
+        task.cancel()
+        await asyncio.wait({task})
+        self.over.append(task)
         self._start(number)
 
     async def beside(self) -> None:
         """An agent is started again while it still lives."""
         number = self.fate.between(0, len(self.agents) - 1)
+        self.programs[number].at_once |= not self.tasks[number].done()
         self.others.append(self.tasks[number])
         self._start(number)
 

@@ -115,6 +115,7 @@ class People(Scene):
                 {step for step in program.steps if program.family(step) == in_run.family}
             )
             program.seen.clear()
+            program.refused.clear()
 
 
 async def no_export(seen: Seen) -> AsyncIterator[bytes]:

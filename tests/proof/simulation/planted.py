@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import proxy.core.decide
+import proxy.core.frontier
 import proxy.ledger
 import proxy.runs.asking
 from proxy.carrying import Carrier
@@ -24,9 +25,13 @@ from proxy.core.policy import Rule
 from proxy.core.run_record import End
 from proxy.core.runs import Occurrence
 from proxy.errors import StoreUnavailable
+from proxy.flying import Flights
 from proxy.known_doubts import KnownDoubts
 from proxy.ledger import Ledger
+from proxy.runs.asking import RunAsking
+from proxy.runs.claiming import RunAsk
 from proxy.store.base import Swap
+from proxy.stream import Capture
 
 
 @contextmanager
@@ -143,12 +148,66 @@ def age_looked_at_once() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def end_not_held_back() -> Iterator[None]:
+    """The last byte is handed on as it comes, and the answer is kept afterwards."""
+    making = Capture.__init__
+
+    def hasty(self: Capture, **more: Any) -> None:
+        making(self, **(more | {"hold_end": False}))
+
+    with mock.patch.object(Capture, "__init__", hasty):
+        yield
+
+
+@contextmanager
+def frontier_forgotten() -> Iterator[None]:
+    """A refusal is tried again by the next attempt, whatever the one before did about it."""
+    with mock.patch.object(proxy.core.frontier, "is_sealed", return_value=False):
+        yield
+
+
+@contextmanager
+def problems_not_remembered() -> Iterator[None]:
+    """Only answers are given again: that an upstream could not be reached is not written down."""
+    with mock.patch.object(proxy.core.decide, "_received", lambda call, settlement: call.in_run):
+        yield
+
+
+@contextmanager
+def evidence_of_retries_lost() -> Iterator[None]:
+    """The key of a request and the number of its try are overlooked."""
+    asking = RunAsking._asked
+
+    def asked(self: RunAsking, ask: RunAsk) -> Any:
+        return replace(asking(self, ask), tokens=frozenset(), retry_count=0)
+
+    with mock.patch.object(RunAsking, "_asked", asked):
+        yield
+
+
+@contextmanager
+def who_joins_is_never_answered() -> Iterator[None]:
+    """Whoever comes to a call that is under way waits for something that nobody tells."""
+
+    async def join(self: Flights, *_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    with mock.patch.object(Flights, "join", join):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "claim not durable": claim_not_durable,
     "fence ignored": fence_ignored,
     "pending expires": pending_expires,
     "resend forgets the doubt": resend_forgets_the_doubt,
     "a lost delivery mark becomes a send": lost_mark_becomes_a_send,
+    "the end is not held back": end_not_held_back,
+    "the frontier is forgotten": frontier_forgotten,
+    "problems are not remembered": problems_not_remembered,
+    "the evidence of retries is lost": evidence_of_retries_lost,
+    "who joins is never answered": who_joins_is_never_answered,
 }
 # What the simulation found in semel itself, and is mended, put back.
 FOUND_BEFORE: dict[str, Callable[[], Any]] = {

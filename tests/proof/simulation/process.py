@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
+from proxy.asking import Live
 from proxy.core.intent import SETTLED_STATES
 from proxy.errors import Refusal
 from proxy.recovery import sweep_once
+from proxy.stream import content_length
 from tests.exchange.staged_store import StagedStore, World
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.links import Link, Society
@@ -32,15 +35,22 @@ class Semel(RunProcess):
         steady: bool = False,
     ) -> None:
         self.name, self.link = name, Link(fate, steady=steady)
-        self._fate, self._society = fate, society
+        self.fate, self._society = fate, society
         self._served: dict[asyncio.Task[Any], None] = {}  # in the order in which they came
+        self.complete: Callable[[int, bytes], None] = lambda status, body: None
         super().__init__(world)
         self.send_to(Way(upstream, self.link))
         self._sweeping = asyncio.ensure_future(self._sweep_forever())
 
     def on_stage(self) -> StagedStore:
-        self.record = Record(self.world, self._society, self.link, self._fate, self.name)
+        self.record = Record(self.world, self._society, self.link, self.fate, self.name)
         return self.record
+
+    def saw(self, live: Live, body: bytes) -> None:
+        """A client that knows the length needs no end to be told: with its last byte it has seen it all."""
+        capture = live.flight.capture
+        if len(body) == content_length(capture.headers):
+            self.complete(capture.status, body)
 
     def serves(self, task: asyncio.Task[Any]) -> None:
         """The connection of this caller breaks when the process dies."""
@@ -84,5 +94,7 @@ class Semel(RunProcess):
         await self.die()
 
     def defects(self) -> list[str]:
-        noted = (fields for event, fields in self.notebook.notes if event == "defect")
-        return [str(fields.get("error")) for fields in noted]
+        noted = [str(fields.get("error")) for event, fields in self.notebook.notes if event == "defect"]
+        if self._sweeping.done() and not self._sweeping.cancelled():
+            noted.append(f"the sweeping has ended: {self._sweeping.exception()!r}")
+        return noted

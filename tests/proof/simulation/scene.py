@@ -39,6 +39,8 @@ class Scene:
         self.agents = [self._agent(program, self._any) for program in self.programs]
         self.tasks: dict[int, asyncio.Task[bool]] = {}  # by agent: its present attempt
         self.others: list[asyncio.Task[object]] = []  # callers, attempts that were left behind
+        self.over: list[asyncio.Task[bool]] = []  # attempts that have ended, or were ended
+        self.fair: list[asyncio.Task[None]] = []  # the healthy agent
         self.ending: list[asyncio.Task[None]] = []  # processes that were told to end
         self.healthy = tuple(fate.one_of(HEALTHY) for _ in range(fate.between(0, 5)))
         self.given: dict[str, set[Answer]] = {name: set() for name in LOOSE}
@@ -46,6 +48,7 @@ class Scene:
     def _new(self, *, steady: bool = False) -> Semel:
         name = f"semel{next(self._numbers)}"
         semel = Semel(self.fate, self.world, self.society, self.upstream, name, steady=steady)
+        semel.complete = self._complete_at_a_reader
         self.everybody.append(semel)
         return semel
 
@@ -77,6 +80,14 @@ class Scene:
     def _answer(self, row: Call) -> Answer | None:
         answer = row.answer
         return None if answer is None else (answer.status, self.steady.codec.open_body(answer.body))
+
+    def _complete_at_a_reader(self, status: int, body: bytes) -> None:
+        """Its last byte is there: from now on it is an answer that was seen."""
+        if status in DONE:
+            self.fate.reached["complete at its reader"] += 1
+            done = (row for row in self.world.calls.values() if row.state is State.DONE)
+            if not any(self._answer(row) == (status, body) for row in done):
+                self.fate.broken(f"{body!r} was whole at its reader, and the record does not have it")
 
     def _start(self, number: int) -> None:
         self.tasks[number] = asyncio.ensure_future(self.agents[number].attempt())

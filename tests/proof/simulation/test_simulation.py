@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,14 +29,41 @@ AT_A_TIME = count(100, 2_500)
 # found has tests of its own, and is put back to see that it would be found again.
 KEPT = (4, 10, 37, 50, 116, 224, 549, 608, 1018, 1510, 1628, 2395, 2898, 10064, 11288, 13361)
 WITHIN = 2_000
+# In a hundred histories at least so often. (Some are too rare for a count of a hundred: they are in the report.)
+REACHED = {
+    "complete at its reader": 500,
+    "an agent dies in the middle": 10,
+    "an answer is lost on its way": 8,
+    "a refusal is met again": 4,
+    "a caller leaves in the middle": 3,
+    "sent again under its key": 20,
+    "sent again after a refusal": 20,
+    "sent again after a probe": 2,
+    "sent again after a person's word": 5,
+    "sent with a permission": 20,
+}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_A_TIME))
 def test_whatever_happens_the_promise_holds(first: int) -> None:
     """All laws of history.py, over so many seeds."""
-    events = sum(len(play(seed).told) for seed in range(first, first + AT_A_TIME))
+    events, reached, broken = 0, Counter[str](), list[str]()
+    for seed in range(first, first + AT_A_TIME):
+        try:
+            fate = play(seed)
+        except Exception as error:  # the others are played all the same
+            broken.append(f"{type(error).__name__}: {error}")
+        else:
+            events += len(fate.told)
+            reached += fate.reached
+    figures = {"seeds": AT_A_TIME, "events": events, "violations": len(broken)}
+    report("simulation", f"from {first}", {**figures, "reached": dict(reached)})
+    assert not broken, "\n".join(broken)
     assert events > AT_A_TIME * 20, "histories in which nothing happens show nothing"
-    report("simulation", f"from {first}", {"seeds": AT_A_TIME, "events": events, "violations": 0})
+    missed = {
+        name: reached[name] for name, least in REACHED.items() if reached[name] * 100 < least * AT_A_TIME
+    }
+    assert not missed, "a law that has no occasion shows nothing"
 
 
 @pytest.mark.parametrize("seed", KEPT)

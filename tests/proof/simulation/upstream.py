@@ -127,6 +127,7 @@ class Upstream:
         executes = way in ("final", "breaks") or (way in ("error", "lost") and self.fate.happens(0.5))
         sent = Out(name, out.aloft.row, key, executes, now)
         before = self.unproven(name)
+        self._count(sent)
         self.outs[name].append(sent)
         self.fate.tell(f"{name} goes out, {way}{', executes' if executes else ''}")
         if kind_of(name) is Kind.SAFE:
@@ -139,6 +140,16 @@ class Upstream:
         if len({earlier.row for earlier in (*before, sent)}) > self.meant(name):
             self.fate.broken(f"{name} was sent more often than it was meant")
         return sent
+
+    def _count(self, sent: Out) -> None:
+        """What a resend is proven by."""
+        earlier = [out for out in self.outs[sent.name] if out.row == sent.row]
+        reached = self.fate.reached
+        reached["sent again under its key"] += bool(sent.key) and any(out.key == sent.key for out in earlier)
+        reached["sent again after a refusal"] += any(out.refused for out in earlier)
+        reached["sent again after a probe"] += any(out.absent for out in earlier)
+        reached["sent again after a person's word"] += any(out.resolved for out in earlier)
+        reached["sent with a permission"] += kind_of(sent.name) is Kind.PERMITTED
 
     def unproven(self, name: str) -> list[Out]:
         """Those of which there may be an effect."""

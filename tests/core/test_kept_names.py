@@ -13,11 +13,13 @@ from proxy.core.identity import (
     Asked,
     identify,
     key_in_body,
+    left_out,
     occurrence_key,
     principal,
     sort_headers,
     wording,
 )
+from proxy.core.multipart import split_multipart
 from proxy.core.policy import ClientKey, Implied, KeyRecipe, Rule
 from proxy.core.retry_evidence import evidence_of
 from proxy.errors import BadRequest
@@ -81,6 +83,15 @@ def test_a_key_in_the_body_is_a_text_or_a_whole_number(data: bytes, key: bytes) 
     assert key_in_body(Body("text/plain", b"text/plain", data), IN_BODY.implied) == b""
 
 
+def test_a_member_without_a_name_is_an_argument_like_any_other() -> None:
+    """Where no place for a key is named, it is in none: two such calls are two."""
+    one, two = (JSON._replace(data=data) for data in (b'{"": "k"}', b'{"": "l"}'))
+    assert key_in_body(one, Implied()) == b""
+    assert left_out(one, KeyRecipe(exclude=("a",))) == ("a",)
+    keys = {identify(ASKED._replace(body=body), Rule(name="r"), SECRET).key for body in (one, two)}
+    assert len(keys) == 2
+
+
 @pytest.mark.parametrize(
     ("implied", "place"),
     [
@@ -94,3 +105,44 @@ def test_who_must_send_a_key_is_told_where(implied: Implied, place: str) -> None
     rule = Rule(name="r", key=KeyRecipe(client_key=ClientKey.REQUIRE, implied=implied))
     with pytest.raises(BadRequest, match=place):
         identify(ASKED, rule, SECRET)
+
+
+# ---- what is made anew for every request ----
+
+PART = b'--B\r\nContent-Disposition: form-data; name="A:b"\r\n\r\nx\r\n--B--\r\n'
+
+
+def named(content_type: bytes, data: bytes) -> bytes:
+    body = Body("multipart/form-data", content_type, data)
+    headers = ((b"Content-Type", content_type),)
+    return identify(ASKED._replace(headers=headers, body=body), Rule(name="r"), SECRET).key
+
+
+def test_a_boundary_names_no_call() -> None:
+    """Wherever it stands among the parameters; names of parts do, in their case and with their colons."""
+    for form in (b"multipart/form-data; boundary=%b; charset=utf-8", b"multipart/form-data; boundary=%b"):
+        assert named(form % b"B", PART) == named(form % b"C", PART.replace(b"--B", b"--C"))
+    usual = b"multipart/form-data; boundary=B"
+    for other in (b'name="a:b"', b'name="A : b"', b'name="A:B"'):
+        assert named(usual, PART) != named(usual, PART.replace(b'name="A:b"', other))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"--B--\r\n",
+        b"--B--",
+        b"\r\n" + PART,
+        b"preamble\r\n" + PART,
+        PART.replace(b"x", b"x\r\n--Bx\r\n\r\ny"),
+        PART.replace(b"x", b"x\r\n--B"),
+        PART.removesuffix(b"--B--\r\n"),
+        PART.replace(b"\r\n\r\n", b"\r\n"),
+        b"",
+    ],
+    ids=repr,
+)
+def test_parts_that_two_readers_may_divide_otherwise_are_not_divided(body: bytes) -> None:
+    """Then the whole body names the call."""
+    assert split_multipart(b"multipart/form-data; boundary=B", PART) is not None
+    assert split_multipart(b"multipart/form-data; boundary=B", body) is None

@@ -9,6 +9,7 @@ import pytest
 from proxy.core.frontier import Again, ByState, Frontier, is_sealed, is_used_up, recall
 from proxy.core.intent import State, evolve
 from proxy.core.occurrence import Ask, Existing, Join, New, Why, choose_occurrence
+from proxy.core.policy import Repeat
 from proxy.core.run_record import InRun, Receipt
 from proxy.core.runs import (
     End,
@@ -115,6 +116,16 @@ def test_a_doubt_stays_owed_however_far_its_attempt_has_come(frontier: Frontier)
     doubt = told(("a1", "in-doubt", 1))
     assert not is_used_up(doubt, "a1", frontier)
     assert choose_occurrence([doubt], ask(), frontier) == Existing(1, Why.NEXT)
+    assert choose_occurrence([doubt], ask(repeat=Repeat.SAME), frontier) == Existing(1, Why.SAME)
+    assert choose_occurrence([doubt], ask(retry_count=1), frontier) == Existing(1, Why.RETRY_COUNT)
+
+
+@pytest.mark.parametrize("released", [{}, {"answered": True, "resolved": True}], ids=["approved", "resolved"])
+def test_what_a_person_let_go_is_claimed_however_far_its_attempt_has_come(released: dict[str, bool]) -> None:
+    """It is the call that they meant: as a new one it would be asked about again."""
+    let_go = replace(row(1, x(end=End.PROBLEM, tokens=KEY), state=State.RELEASED), **released)  # type: ignore[arg-type]
+    assert choose_occurrence([let_go], ask(repeat=Repeat.SAME), BEYOND) == Existing(1, Why.SAME)
+    assert choose_occurrence([let_go], ask(tokens=KEY), BEYOND) == Existing(1, Why.TOKEN)
 
 
 def test_a_doubt_is_sealed_by_what_came_after_the_doubt() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.canonical import Body
 from proxy.core.document import MOST_VALUES, Document, document_of, fill, verdict_on
+from proxy.core.redaction import MARK
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,33 @@ def test_a_target_may_end_with_text_or_with_a_placeholder() -> None:
     assert fill("", document, {}) == ""
     for nothing in ("", ".", ".."):
         assert fill("/{id}", Document({"id": nothing}, whole=True), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "filled"),
+    [
+        (True, "/true"),
+        (False, "/false"),
+        (0, "/0"),
+        (1.5, "/1.5"),
+        ("a b", "/a%20b"),
+        (["one"], "/one"),
+        (["one", "two"], None),
+        ([], None),
+        (None, None),
+        ({}, None),
+        (MARK + "0123", None),
+        ("not " + MARK, "/not%20redacted%3A"),
+    ],
+)
+def test_a_placeholder_takes_one_value_that_the_record_still_has(value: object, filled: str | None) -> None:
+    """A probe that asks for another thing would find nothing, and the call would be made again."""
+    assert fill("/{it}", Document({"it": value}, whole=True), {}) == filled
+    assert fill("/{in.it}", Document({"in": {"it": value}}, whole=True), {}) == filled
+
+
+def test_nothing_is_looked_for_inside_a_text() -> None:
+    """Though its letters are there."""
+    document = Document({"ref": "xyz", "list": ["x"]}, whole=True)
+    assert fill("/{ref.x}", document, {}) is None
+    assert fill("/{list.x}", document, {}) is None

@@ -122,6 +122,9 @@ def test_a_false_counts_when_what_was_on_its_way_has_had_its_time() -> None:
         assert found(status, {"found": False}) == core.Absent()
         assert isinstance(found(status, {"found": False}, counts_from=NOW + 1), core.Unclear)
     assert core.absence_counts_from(NOW, 600.0, PROBE) == NOW + 605
+    early = found(answer={"found": False}, counts_from=NOW + 42)
+    assert isinstance(early, core.Unclear)
+    assert " in 42 s" in early.why  # when to call again
 
 
 def test_of_several_identical_calls_a_probe_must_tell_which() -> None:

@@ -119,3 +119,23 @@ def test_an_operators_cookie_goes_no_further() -> None:
 def test_a_stream_of_events_is_known_by_its_type(headers: Headers, is_one: bool) -> None:
     """The first one counts; parameters and spelling do not."""
     assert is_event_stream(headers) is is_one
+
+
+def test_cookies_stay_as_they_came_where_no_operator_is_signed_in() -> None:
+    """Bytes and all: also an empty one, and where another header has that word in it."""
+    plain: Headers = ((b"Cookie", b"a=1;b=2"), (b"cookie", b""), (b"X-Note", b"semel_session"))
+    assert without_session(plain) == plain
+    assert without_session(plain[::-1]) == plain[::-1]
+
+
+def test_only_the_operators_cookie_is_taken_out() -> None:
+    """Other cookies lose nothing but the space around them, other headers not even that."""
+    others: Headers = ((b"Accept", b"text/html;q=0.5"), (b"X-Empty", b""))
+    signed_in = (b"Cookie", b"a=XX; semel_session=s;Xb=1")
+    assert without_session((signed_in, *others)) == ((b"Cookie", b"a=XX; Xb=1"), *others)
+
+
+@pytest.mark.parametrize("name", [b"Xclose", b"closeX", b"Xkeep-alive", b"x-close"])
+def test_a_header_may_be_called_nearly_like_an_option(name: bytes) -> None:
+    """Connection names it, so it goes no further."""
+    assert without_nominated(((b"Connection", name), (name, b"1"), *KEPT)) == KEPT

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.core.clauses import Approval
 from proxy.core.hints import MOST_TOOLS, Hints, as_hinted, hints_in
+from proxy.core.matching import default_rule
 from proxy.core.policy import TOOL_METHOD, Mode, OnDisconnect, Rule
 from tests.counts import count
 
@@ -60,6 +61,22 @@ def test_silence_changes_nothing() -> None:
     """Most servers say nothing."""
     for rule, trusted in product(RULES, (True, False)):
         assert as_hinted(rule, Hints(), trusted=trusted) is rule
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_what_is_not_safe_cannot_become_less_so(trusted: bool) -> None:
+    """A word of harm leaves such a rule as it is."""
+    for rule in RULES:
+        if not rule.is_safe(TOOL_METHOD):
+            assert as_hinted(rule, Hints(destructive=True), trusted=trusted) is rule
+
+
+def test_without_a_rule_a_trusted_server_says_what_is_safe() -> None:
+    """The table's word is nobody's own: it says "with effects" because nothing is known."""
+    effect = default_rule(TOOL_METHOD, has_grant_type=False).rule
+    assert as_hinted(effect, Hints(read_only=True), trusted=True).is_safe(TOOL_METHOD)
+    assert not as_hinted(effect, Hints(read_only=True), trusted=False).is_safe(TOOL_METHOD)
+    assert not as_hinted(effect, Hints(), trusted=True).is_safe(TOOL_METHOD)
 
 
 def test_the_rest_of_the_rule_stays() -> None:

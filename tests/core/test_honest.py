@@ -22,6 +22,9 @@ DOCUMENT: dict[str, Any] = {
     "items": [{"n": 1}, {"n": 2}],
     "flag": False,
     "yes": True,
+    "flags": [False],
+    "word": "ab",
+    "blank": "",
 }
 
 
@@ -60,7 +63,23 @@ DOCUMENT: dict[str, Any] = {
         ("length(items[?n == `3`]) > `0`", False),
         ("contains(map(&n, items), `9`)", False),
         ("contains(to_string(a == `1`), 'z')", None),
+        ("contains(blank, 'y')", False),
+        ("contains(word, 'ba')", False),
+        ("starts_with(word, 'b')", False),
+        ("starts_with(blank, 'y')", False),
+        ("not_null(missing, flag)", None),
+        ("not_null(flag, yes)", False),
+        ("max_by(flags, &`1`)", False),
+        # A slice has numbers in it, and nothing where it is open.
+        ("length(list[0:2]) > `5`", False),
+        ("contains(list[:2], 'q')", False),
+        # Another comparison, wherever it stands, but for the condition of a filter.
+        ("contains(items[?n].[n == `9`][], `true`)", None),
+        ("contains([a, a, a == `1`], `false`)", None),
+        ("missing == 'x' && abs(b) == `1`", None),
         # Kinds, and nothing.
+        ("a == `1.5`", False),
+        ("missing != none", None),
         ("a == 'x'", None),
         ("a > `5`", False),
         ("a == none", None),
@@ -95,6 +114,8 @@ def test_an_expression_that_fails_says_nothing() -> None:
         (b"application/json", True),
         (b"application/json; charset=UTF-8", True),
         (b'application/json; charset="utf8"', True),
+        (b"application/json; charset=us-ascii", True),
+        (b"application/json; charset=ASCII", True),
         (b"application/json; charset*=utf-8", False),
         (b"application/json; charset=latin-1", False),
     ],

@@ -298,6 +298,7 @@ def _escaped(text: str, style: int) -> str:
 @example('{"id":1,"method":"tools/call","method":"ping","params":{"name":"pay"}}')
 @example('{"id":1,"Method":"tools/call","params":{"name":"pay"}}')
 @example('{"id":1,"method":"tools/call","params":{"name":"a"},"param\u017f":{"name":"b"}}')
+@example('{"id":1,"\u0131d":2,"method":"tools/call","params":{"name":"a"}}')
 @example('{"id":1,"method":"tools/call","params":{"name":"a","name":"b"}}')
 @example('{"id":1,"m\\u0065thod":"tools/call","params":{"n\\u0061me":"b"}}')
 def test_no_reader_finds_another_call_than_the_one_that_was_heard(text: str) -> None:

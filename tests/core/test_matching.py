@@ -117,6 +117,15 @@ def test_headers(headers: Headers, fits: bool | None) -> None:
     assert found(wanting("AmazonSQS.Send*", mode=Mode.DENY), asked) == ("next" if fits is False else "one")
 
 
+@pytest.mark.parametrize("value", [b"a, X-ray", b"a,X-ray\t", b"X-ray ,a", b" X-ray,a"])
+def test_one_of_several_values_is_found_whatever_is_around_it(value: bytes) -> None:
+    """Spaces and tabs are; letters are its own."""
+    guard = wanting("X-ray", mode=Mode.DENY)
+    assert found(guard, seen(b"", (TARGET.encode(), value))) == "one"
+    assert found(guard, seen(b"", (TARGET.encode(), value.replace(b"X-ray", b"-ray")))) == "next"
+    assert found(wanting("-ray", mode=Mode.DENY), seen(b"", (TARGET.encode(), value))) == "next"
+
+
 def test_values_are_taken_by_the_letter_but_for_the_wildcard() -> None:
     """A dot is a dot, and one of several values is enough."""
     rule = wanting("a.b", "c*d")

@@ -115,3 +115,40 @@ def test_a_key_that_is_known_for_another_request_is_told_by_status_or_body() -> 
     assert not is_mismatch(400, b'{"error": "other"}', by_body)
     assert not is_mismatch(400, None, by_body)
     assert not is_mismatch(422, b"{}", None)
+
+
+@pytest.mark.parametrize("expression", ["!id", "id == `null`", "@ == `null`", "`true`"])
+@pytest.mark.parametrize("body", [None, b"", b"<h1>Bad gateway</h1>", b"[" * 100_000], ids=repr)
+def test_what_is_missing_from_a_body_that_cannot_be_read_is_not_missing(
+    body: bytes | None, expression: str
+) -> None:
+    """ "No id: nothing was made" holds of an answer, not of a gateway's page: else the call is sent twice."""
+    rule = OutcomeRule(not_executed_if=expression)
+    assert judge_answer(200, body, safe=False, rule=rule) is Verdict.FINAL
+    assert judge_answer(502, body, safe=False, rule=rule) is Verdict.IN_DOUBT
+    assert (
+        judge_answer(502, b"{}", safe=False, rule=OutcomeRule(not_executed_if="!id")) is Verdict.NOT_EXECUTED
+    )
+    by_body = UpstreamKey(header="k", mismatch_if=expression)
+    assert not is_mismatch(200, body, by_body)
+    assert judge_answer(200, body, safe=False, rule=PLAIN, key=by_body) is Verdict.FINAL
+
+
+def test_a_conflict_under_a_key_is_doubt() -> None:
+    """ "409 only with an upstream key": the same key is being worked on. The rule's own words come first."""
+    key = UpstreamKey(header="k")
+    for body in (None, b"{}"):
+        assert judge_answer(409, body, safe=False, rule=PLAIN, key=key) is Verdict.IN_DOUBT
+        assert judge_answer(409, body, safe=False, rule=PLAIN) is Verdict.FINAL
+        assert judge_answer(404, body, safe=False, rule=PLAIN, key=key) is Verdict.FINAL
+    assert judge_status(409, safe=False, rule=OutcomeRule(final=frozenset({409})), key=key) is Verdict.FINAL
+
+
+@pytest.mark.parametrize("safe", [True, False], ids=["safe", "effects"])
+def test_a_key_that_the_body_says_is_known_for_another_request_is_doubt(safe: bool) -> None:
+    """ "An answer that the policy declares a key mismatch is doubt, not a result", whatever else it says."""
+    key = UpstreamKey(header="k", mismatch_if="error == 'reused'")
+    for rule in (PLAIN, OutcomeRule(not_executed_if="error == 'reused'")):
+        found = judge_answer(200, b'{"error": "reused"}', safe=safe, rule=rule, key=key)
+        assert found is Verdict.IN_DOUBT
+    assert judge_answer(200, b'{"error": "other"}', safe=safe, rule=PLAIN, key=key) is Verdict.FINAL

@@ -40,6 +40,7 @@ def match(pattern: str, path: str) -> dict[str, str] | None:
         ("/a//b", "/a//b", {}),
         ("/{id}/**", "/7/x/y", {"id": "7"}),
         ("/a+b", "/a+b", {}),
+        ("/X/{id}", "/X/7", {"id": "7"}),
     ],
 )
 def test_what_matches(pattern: str, path: str, names: dict[str, str]) -> None:
@@ -84,6 +85,8 @@ def test_what_does_not(pattern: str, path: str) -> None:
         ("/{a}/{a}", "twice"),
         ("/a*", "whole segment"),
         ("/a{b}", "whole segment"),
+        ("/{ab", "whole segment"),
+        ("/ab}", "whole segment"),
         ("/***", "whole segment"),
     ],
 )

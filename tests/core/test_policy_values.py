@@ -112,6 +112,12 @@ def policies(*upstreams: Upstream) -> PolicySet:
     return PolicySet({each.name: each for each in upstreams})
 
 
+def test_without_policies_no_host_is_anybodys() -> None:
+    """And the agent's own functions go by the table."""
+    none = PolicySet()
+    assert (at(none, "a.example"), none.upstreams, none.tools.rules) == ([], {}, ())
+
+
 def test_the_nearest_entry_has_the_host() -> None:
     """Itself, one with a star inside, then stars from the left; ports are told apart."""
     known = policies(
@@ -125,6 +131,7 @@ def test_the_nearest_entry_has_the_host() -> None:
     assert at(known, "a.b.example") == ["exact"]
     assert at(known, "a.b.example", 8443) == ["other"]
     assert at(known, "a.c.example") == ["inside"]
+    assert at(policies(*list(known.upstreams.values())[1:]), "a.b.example") == ["inside"]
     assert at(known, "x.b.example") == ["near"]
     assert at(known, "x.y.b.example") == ["near"]
     assert at(known, "x.c.example") == ["far"]

@@ -79,3 +79,14 @@ def test_who_asks_is_told_by_credentials_alone() -> None:
         evidence_of(((b"X-Mine", b"a"),), Body(), KeyRecipe(), names, SECRET) for names in ((), ("x-mine",))
     ]
     assert further[0].credentials == b"" != further[1].credentials
+
+
+@pytest.mark.parametrize("name", [b"Content-Length", b"X-Retry-Count", b"X-Stainless-Retry-Counts"])
+def test_no_other_number_is_the_clients_word(name: bytes) -> None:
+    """A call that seems to be a retry is answered with an earlier one's answer."""
+    assert evidence_of(((name, b"7"),), Body(), KeyRecipe(), (), SECRET) == NO_EVIDENCE
+
+
+def test_what_nobody_normalises_has_no_wording() -> None:
+    """With one, two calls would be told apart by it."""
+    assert (NO_EVIDENCE.wording, evidence_of((), Body(), KeyRecipe(), (), SECRET).wording) == ("", "")

@@ -169,6 +169,17 @@ def test_a_doubt_is_sealed_by_what_came_after_it_was_first_given() -> None:
     assert not is_sealed(row(state=State.PENDING, answered=True), Frontier(last_effect=9))
 
 
+@pytest.mark.parametrize(
+    "change", [{"state": State.DONE}, {"state": State.IN_DOUBT}, {"expires_at": 1.0}, {"owner": ""}], ids=str
+)
+def test_a_call_that_is_changed_obeys_the_laws_of_a_new_one(change: dict[str, Any]) -> None:
+    """Done has an answer, doubt a reason; what is open never expires and has an owner."""
+    call, _ = calls.claim("p", bytes(16))
+    assert call.state is State.PENDING
+    with pytest.raises(ValueError):
+        evolve(call, **change)
+
+
 def test_a_step_tells_the_size_of_its_answer() -> None:
     """And nothing of one that is not there."""
     call, _ = calls.claim("p", bytes(16))

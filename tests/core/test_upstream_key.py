@@ -90,3 +90,18 @@ def test_a_header_can_always_be_added() -> None:
     """Whatever the body is."""
     assert can_carry(IN_HEADER, (), None)
     assert can_carry(IN_HEADER, ((b"Content-Digest", b"x"),), b"{}")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "carries"),
+    [
+        (b"application/json", True),
+        (b" Application/JSON ; charset=utf-8; v=1", True),
+        (b"application/problem+json;a;b", True),
+        (b"text/plain; a=application/json", False),
+        (b"", False),
+    ],
+)
+def test_json_is_known_by_its_type_whatever_parameters_it_has(content_type: bytes, carries: bool) -> None:
+    """What is taken for something else is sent without a key, and cannot be sent again."""
+    assert can_carry(IN_BODY, ((b"Content-Type", content_type),), b"{}") is carries

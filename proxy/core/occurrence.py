@@ -133,6 +133,8 @@ def worth_choosing_from(rows: Sequence[Occurrence], ask: Ask) -> Sequence[Occurr
     kept: list[Occurrence] = []
     last_spent = first_fresh = None
     for row in rows:
+        if _in_other_words(row, ask):
+            continue
         standing = row.standing(ask.attempt)
         if standing is Standing.SPENT and not _shares_a_token(row, ask):
             last_spent = row

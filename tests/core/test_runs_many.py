@@ -29,6 +29,7 @@ def some_row(chance: Random, n: int, *, safe: bool) -> Occurrence:
             final=chance.random() < 0.9,
             credentials=chance.choice([b"", b"c"]),
             tokens=frozenset(chance.sample(["k1", "k2", "k3"], chance.choice([0, 0, 1]))),
+            wording=chance.choice(["", "monday", "tuesday"]),
         )
         for number in range(1, chance.choice([1, 2, 2, 3]))
     )
@@ -70,6 +71,7 @@ def test_what_is_left_out_could_not_have_been_chosen(kind: str) -> None:
             tokens=frozenset(chance.sample(["k1", "k2", "k4"], chance.choice([0, 0, 1]))),
             retry_count=chance.choice([0, 0, 1]),
             occurrence=chance.choice([None, None, None, 3]),
+            wording=chance.choice(["", "monday"]),
         )
         frontier = Frontier(last_effect=chance.randint(0, 40), asked=chance.randint(0, 20))
         waited = chance.choice([0.0, 9.0])

@@ -1,4 +1,4 @@
-"""Prices by tokens: what is plain has a price, what is not has none, and neither stops a rule's own expression."""
+"""Prices by tokens: what is plain has one, what is not has none, and leaves it to the rule's expression."""
 
 from __future__ import annotations
 

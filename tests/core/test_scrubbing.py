@@ -164,8 +164,8 @@ def test_the_beginning_of_a_value_that_was_cut_off_goes_too() -> None:
     ],
 )
 def test_what_looks_like_an_escape_hides_no_value(value: str, text: str, left: str) -> None:
-    """Whole with something behind it, an ampersand of its own, a backslash before it; half of a character says
-    nothing, and raises nothing."""
+    """Whole with something behind it, an ampersand of its own, a backslash before it; half of a character
+    says nothing, and raises nothing."""
     assert scrubbed(text, Secrets((value,))) == left
 
 

@@ -1,4 +1,4 @@
-"""Where a part of a stream ends: what is shown then, to the byte, and which event is an end however it came."""
+"""Where a part of a stream ends: what is shown then, to the byte, and how an end is told."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ def test_only_before_the_first_event_a_mark_of_order_is_none_of_it() -> None:
     for parts in (event, event + MARK + RESPONSE + b"\n\n"):
         stream.feed(parts)
     assert not stream.ended
+
+
+@pytest.mark.parametrize("large", [0, 3, 8, MAX_EVENT])
+def test_from_which_size_on_an_event_is_large_changes_nothing_that_is_shown(large: int) -> None:
+    """Also where less of it is there than is kept of a large one."""
+    assert feed([b"dat", b"a: 1\n\nda", b"ta: 2\n\n"], large=large).visible == 18
 
 
 def resembling(size: int, words: bytes = b"[DONE]") -> bytes:

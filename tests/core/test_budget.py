@@ -180,6 +180,27 @@ def test_of_two_limits_the_one_that_stands_longest_is_told() -> None:
     assert spending.exceeded(charged(both, at=told.until)) is None
 
 
+def test_that_is_so_whichever_of_the_two_it_is() -> None:
+    """Calls for an hour and money for a minute: the calls stand in the way longer."""
+    both = rule(Rate(1, 3600.0), Allowance(Decimal("0.10"), 60.0), Cost(usd=Decimal("0.10")))
+    spending = Spending()
+    spending.apply(charged(both))
+    told = used_up(charged(both), spending.of(TENANT))
+    assert told is not None
+    assert told.meter is Meter.CALLS
+    assert told.until is not None
+    assert spending.exceeded(charged(both, at=told.until)) is None
+
+
+def test_money_that_once_came_back_does_not_where_the_budget_no_longer_says_so() -> None:
+    """A reload in the middle of a run: what was taken for a minute counts for its life by now."""
+    spending = Spending()
+    spending.apply(charged(money("0.10", 60.0), RUN))
+    told = used_up(charged(money("0.10"), RUN), spending.of(RUN))
+    assert told is not None
+    assert (told.used, told.period, told.until) == (100_000, None, None)
+
+
 def test_until_waits_for_as_many_buckets_as_it_takes() -> None:
     """After a reload that lowers the limit, or with a dear call, the oldest bucket alone is not enough."""
     spending, wide = Spending(), rule(Rate(100, 3600.0))
@@ -349,6 +370,7 @@ def test_what_was_free_is_given_back_where_somebody_answered(event: Event, free:
     terms = Terms(reserved=Reserved("", "send", (Held(Meter.USD, 1, 7),)))
     after = budget.after(terms, event, None, free=free)
     assert after == Terms(reserved=Reserved("", "send", (Held(Meter.USD, 1, left),)))
+    assert free or budget.after(terms, event, None) == after, "nothing is free unless it is said"
     assert budget.after(Terms(), event, None) == Terms()
     assert budget.after(None, event, None) is None
 

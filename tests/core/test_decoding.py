@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import sys
 import zlib
 from collections.abc import Callable
@@ -65,6 +66,39 @@ def test_byte_by_byte_it_is_the_same(name: str) -> None:
     assert plain == data
 
 
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize(
+    "data", [bytes(4 * 1024 * 1024), random.Random(1).randbytes(1024 * 1024)], ids=["even", "uneven"]
+)
+def test_much_is_decoded_a_little_at_a_time_and_whole(name: str, data: bytes) -> None:
+    """A few kilobytes may become gigabytes: they are never in memory at once. Brotli takes its bound for a
+    hint, and gives up to twice as much."""
+    coding, pack = PACKED[name]
+    packed = pack(data)
+    pieces = list(Decoder((coding,)).pieces(packed, len(data)))
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) <= 2 * encoding.PIECE
+    assert decode(packed, (coding,), len(data)) == data
+
+
+def test_raw_deflate_is_known_by_its_first_byte_whatever_its_padding_says() -> None:
+    """A stored block has five bits that mean nothing."""
+    assert decode(b"\x01\x05\x00\xfa\xffhello", ("deflate",), 5) == b"hello"
+    assert decode(b"\x09\x05\x00\xfa\xffhello", ("deflate",), 5) == b"hello"
+
+
+def test_a_window_of_more_than_eight_mebibytes_is_refused() -> None:
+    """As RFC 9659 has it: a frame of fourteen bytes may ask for hundreds of them before its first byte."""
+    frame = "28b52ffd00{:02x}29000068656c6c6f"
+    for window_log, fits in ((10, True), (23, True), (24, False), (27, False)):
+        packed = bytes.fromhex(frame.format((window_log - 10) << 3))
+        if fits:
+            assert decode(packed, ("zstd",), 5) == b"hello"
+        else:
+            with pytest.raises(Undecodable):
+                decode(packed, ("zstd",), 5)
+
+
 def test_codings_are_undone_from_the_last() -> None:
     """Up to four of them; an unknown one, and a fifth, are refused."""
     packed = brotli.compress(gzip.compress(b"x"))
@@ -96,6 +130,7 @@ def test_codings_are_listed_in_order_without_those_that_do_nothing() -> None:
     headers = ((b"Content-Encoding", b"GZIP, identity,"), (b"content-encoding", b" br "), (b"X", b"zstd"))
     assert codings(headers) == ("gzip", "br")
     assert codings(()) == codings(((b"Content-Encoding", b"identity"),)) == ()
+    assert codings(((b"X-Correlation-Id", b"gzip"), (b"Content-Language", b"br"))) == ()
 
 
 @pytest.mark.parametrize(

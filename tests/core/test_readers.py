@@ -25,11 +25,13 @@ PARENT = b"00-" + TRACE + b"-00f067aa0ba902b7-01"
         (PARENT.upper(), False),
         (b" " + PARENT, False),
         (PARENT[:-1], False),
+        (PARENT + b"1", False),
+        (PARENT.replace(b"00-", b"cc-", 1) + b"1", False),
         (b"", False),
     ],
 )
 def test_a_trace_is_known_where_it_is_well_formed(value: bytes, known: bool) -> None:
-    """As W3C has it; a later version may say more behind a dash, the first may not."""
+    """As W3C has it; only a later version may say more, behind a dash."""
     for name in (b"traceparent", b"TraceParent"):
         assert trace_of(((b"Accept", b"a"), (name, value))) == (TRACE.decode() if known else "")
 

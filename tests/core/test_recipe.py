@@ -78,6 +78,12 @@ def test_a_recipe_is_written_as_it_always_was() -> None:
     plain = json.loads(recipe_of(replace(UPSTREAM, rules=(), accounts=(), replaced="")))
     assert plain == {"canonical": 1, "credentials": ["x-secret"], "rules": []}
     assert recipe_of(UPSTREAM) == recipe_of(replace(UPSTREAM, about="other words"))
+    bare = replace(UPSTREAM, rules=(Rule(name="any"),))
+    assert recipe_of(bare) == (
+        '{"accounts":["x-d"],"canonical":1,"credentials":["x-secret"],"replaced":"x-old","rules":['
+        '{"client_key":"auto","credential":"auto","exclude":[],"headers":[],"include":[],"methods":[],'
+        '"mode":"once","name":"any","normalize":[],"path":null,"repeat":"ordinal","safe":null,"scope":"run"}]}'
+    ), "compared as text to tell whether a policy has changed since"
 
 
 def test_what_is_read_names_calls_as_it_did() -> None:
@@ -89,6 +95,8 @@ def test_what_is_read_names_calls_as_it_did() -> None:
     assert (as_then.credentials, as_then.accounts, as_then.replaced) == (("x-secret",), ("x-d",), "x-old")
     assert as_then.secret_too == ("x-secret",)
     assert as_then.rules[1].ttl == 5.0
+    anything = Rule(name="any")
+    assert pinned(UPSTREAM, recipe_of(replace(UPSTREAM, rules=(anything,))))[0].rules == (anything,)
 
 
 def test_a_policy_that_has_changed_renames_nothing() -> None:
@@ -133,7 +141,7 @@ KNOWING = {
 def test_another_rule_of_the_same_name_knows_nothing_of_these_calls(
     change: dict[str, object], knows: bool
 ) -> None:
-    """Neither its key nor its probe was made for them."""
+    """Neither its key nor its probe was made for them; which calls those are is as it was."""
     recipe = recipe_of(UPSTREAM)
     present = replace(FULL, **KNOWING, **change)  # type: ignore[arg-type]
     as_then, _ = pinned(replace(UPSTREAM, rules=(present,)), recipe)
@@ -141,6 +149,7 @@ def test_another_rule_of_the_same_name_knows_nothing_of_these_calls(
     assert (full.in_doubt is OnDoubt.PROBE, full.probe is not None, full.upstream_key is not None) == (
         knows,
     ) * 3
+    assert (full.methods, full.path, full.looks) == (FULL.methods, FULL.path, FULL.looks)
 
 
 def test_a_form_that_only_a_newer_one_knows_is_refused() -> None:

@@ -190,7 +190,7 @@ def data_of(event: bytes) -> bytes:
 
 
 def is_terminal(event: bytes) -> bool:
-    if not _bears_an_end(_marks_in(event)):
+    if not _bears_an_end(_marks_in(event)) and b"\\u" not in event:  # which may spell anything
         return False
     named = [value for name, value in fields_of(event) if name == b"event"]
     name, text = named[-1].strip().decode("utf-8", "replace") if named else "", data_of(event)

@@ -168,17 +168,22 @@ class Sending(NamedTuple):
             target=self._target(veil),
             # The body is recorded as it is read, not as it was encoded.
             headers=without_the_body(hide_headers(headers, veil)),
-            body=b"" if is_hidden_whole(body) else body.data,
+            body=b"" if self._is_long or is_hidden_whole(body) else body.data,
             arguments=arguments,
             keeps_whole=encrypted and rule.in_doubt is not OnDoubt.HOLD,
         )
 
-    def _readable(self) -> Body:
+    @property
+    def _is_long(self) -> bool:
         """A long body is hidden whole: nobody waits for it to be read."""
-        body = self.body
-        if body is not None and body.size > LOOKED_INTO:
-            return Body(data=b"a long body")
-        return readable_body(self.headers, body, LOOKED_INTO)
+        return self.body is not None and self.body.size > LOOKED_INTO
+
+    def _readable(self) -> Body:
+        return (
+            Body(data=b"a long body")
+            if self._is_long
+            else readable_body(self.headers, self.body, LOOKED_INTO)
+        )
 
     def secrets(self) -> Secrets:
         """In clear, what the record does not hold: no word of an upstream that is kept may hold it either."""

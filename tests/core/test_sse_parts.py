@@ -109,3 +109,20 @@ def test_after_its_end_a_coded_stream_shows_nothing_more() -> None:
     stream = CodedEventStream(("gzip",))
     assert [stream.feed(part) for part in (first, *rest, b"more")] == [len(first)] * 4
     assert stream.ended
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'data: {"type":"message\\u005fstop"}',
+        b'data: {"type":"response\\u002ecompleted"}',
+        b'data: {"\\u006asonrpc":"2.0","id":1,"result":{}}',
+    ],
+)
+def test_an_end_in_another_spelling_of_json(event: bytes) -> None:
+    """Whoever parses it acts on it: it is held back as any other end."""
+    assert is_terminal(event)
+    stream = EventStream()
+    assert stream.feed(event + b"\n\n") == 0
+    assert stream.ended
+    assert not is_terminal(b'data: {"type":"delta","text":"\\u00e9"}')

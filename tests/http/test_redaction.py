@@ -85,6 +85,17 @@ async def test_compressed_and_long_and_unreadable_bodies(tmp_path: Path) -> None
     assert CARD.encode() not in await ambient.everything_in(tmp_path / "state")
 
 
+async def test_a_long_body_is_hidden_whole_also_where_only_a_header_is_redacted(tmp_path: Path) -> None:
+    """It is not read, so nothing is said of it; least of all that it was another."""
+    rules = "\n  - {name: pay, match: {method: POST, path: /pay}, redact: {headers: [x-card]}}\n"
+    async with place(tmp_path, rules) as there:
+        got = await there.post("pay", pay(filler="y" * 2_000_000), {"X-Card": CARD})
+        document = await shown(there, got.get("Semel-Call"))
+        assert document["request"]["body"] == ""
+        short = await there.post("pay", pay(), {"X-Card": CARD})
+        assert json.loads((await shown(there, short.get("Semel-Call")))["request"]["body"])["amount"] == 10.5
+
+
 async def test_forms(tmp_path: Path) -> None:
     """By the field's name."""
     async with place(tmp_path, RULES) as there:

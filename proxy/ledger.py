@@ -336,5 +336,7 @@ def _is_ours(present: Call, settled: Call) -> bool:
         and present.version == settled.version
         and present.state is settled.state
         and present.answer == settled.answer
-        and present.doubt == settled.doubt  # recovery may have put it in doubt too, knowing less than we do
+        # Recovery may have settled it too, knowing less than we do: of the doubt, of what it cost, and of the
+        # problem that its caller is about to be given.
+        and (present.doubt, present.terms, present.in_run) == (settled.doubt, settled.terms, settled.in_run)
     )

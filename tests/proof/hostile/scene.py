@@ -10,9 +10,10 @@ from pathlib import Path
 from tests.inside import call
 from tests.origin import ECHO, Origin, Script
 from tests.process import SemelProcess
+from tests.proof.hostile.memory import Marked
 
 MIB = 1024 * 1024
-# What all of the hostile input together may cost.
+# What all of the hostile input together may cost, at any moment.
 GROWTH = 100 * MIB
 RULES = (
     "rules:\n"
@@ -27,7 +28,7 @@ TROUBLE = ("Traceback", "unforeseen", "internal-error", "never retrieved", "Task
 class Scene:
     semel: SemelProcess
     origin: Origin
-    resident: int  # bytes, when it was warm
+    warm: Marked
     asked: int = 0
 
     @property
@@ -35,7 +36,8 @@ class Scene:
         return self.semel.port
 
     def growth(self) -> int:
-        return resident(self.semel.pid) - self.resident
+        """Bytes, at the highest since it was warm."""
+        return self.warm.growth()
 
     async def still_works(self) -> None:
         """Alive, quiet, and there for the next caller, who is answered what he asked."""
@@ -46,13 +48,6 @@ class Scene:
         assert self.semel.alive
         told = [line for line in self.semel.log.splitlines() if any(word in line for word in TROUBLE)]
         assert told == []
-
-
-def resident(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError(f"no process {pid}")
 
 
 @asynccontextmanager
@@ -66,9 +61,9 @@ async def hostile_scene(
             f"upstream: pay\nbase_url: http://127.0.0.1:{origin.port}\n{rules}"
         )
         async with SemelProcess(tmp_path / "state", policies, options=options) as semel:
-            there = Scene(semel, origin, 0)
+            there = Scene(semel, origin, Marked.now(semel.pid))
             if not scripts:
                 for _ in range(20):  # what is made once is made
                     await there.still_works()
-            there.resident = resident(semel.pid)
+            there.warm = Marked.now(semel.pid)
             yield there

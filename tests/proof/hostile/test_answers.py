@@ -31,7 +31,7 @@ async def test_every_hostile_answer_is_one_answer_or_doubt(tmp_path: Path) -> No
         await there.still_works()
         assert there.growth() < GROWTH
         figures = {"answers": len(ANSWERS), "answered twice": 0, "sent twice": 0}
-        report("hostile", "answers", {**figures, "memory growth MB": there.growth() // MIB})
+        report("hostile", "answers", {**figures, "peak memory growth MB": there.growth() // MIB})
 
 
 async def _with_effects(there: Scene, name: str, hostile: HostileAnswer) -> None:

@@ -1,7 +1,7 @@
 """Bodies that are small until they are decoded, sent to and answered through a real process: it stays small.
 
 What each place that decodes does with them is in tests/http/test_bombs.py; here all of them come together,
-several at a time, and the kernel says what the process has taken.
+several at a time, and the kernel says what the process took at its highest.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def test_bombs_leave_the_process_small(tmp_path: Path) -> None:
                 "requests": AT_ONCE * len(bombs),
                 "answers": 2 * len(bombs),
                 "decoded MB": SIZE // MIB,
-                "memory growth MB": growth // MIB,
+                "peak memory growth MB": growth // MIB,
             },
         )
         assert growth < GROWTH

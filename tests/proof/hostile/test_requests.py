@@ -83,7 +83,7 @@ async def test_every_hostile_request_has_one_outcome(tmp_path: Path, way: str) -
                 "slicings": slicings,
                 "desynchronised": 0,
                 "crashes": 0,
-                "memory growth MB": there.growth() // MIB,
+                "peak memory growth MB": there.growth() // MIB,
             },
         )
 

@@ -122,7 +122,7 @@ async def test_five_hundred_slow_sockets_and_a_flood(tmp_path: Path) -> None:
                 "hostile requests meanwhile": flooded,
                 "healthy p99 ratio": round(ratio, 2),
                 "rounds": [f"{one:.2f}" for one in ratios],
-                "memory growth MB": growth // MIB,
+                "peak memory growth MB": growth // MIB,
             },
         )
         assert longest < CUT_WITHIN

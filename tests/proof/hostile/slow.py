@@ -1,7 +1,8 @@
 """Sockets that only hold their place: half a head, a byte a second, a body or a hello that never comes.
 
 `python -m tests.proof.hostile.slow PORT ORIGIN COUNT RATE` opens so many against a semel and sends so many
-hostile requests per second meanwhile; when all are cut off it says how long the last one was there.
+hostile requests per second meanwhile. A first line says that it begins; when all are cut off, the second says
+how long the last one was there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.proof.hostile.targets import TLS_HELLO
 Slow: TypeAlias = Callable[[Line], Coroutine[None, None, None]]
 # Nobody is there for longer than this.
 CUT_WITHIN = 20.0
+BEGINS = "begins"
 
 
 def _says(data: bytes) -> Slow:
@@ -102,5 +104,6 @@ async def _attack(port: int, origin: bytes, count: int, rate: int) -> dict[str, 
 
 if __name__ == "__main__":
     _port, _origin, _count, _rate = sys.argv[1:]
+    print(BEGINS, flush=True)
     with asyncio.Runner(loop_factory=LOOPS["uvloop"]) as runner:
         print(json.dumps(runner.run(_attack(int(_port), _origin.encode(), int(_count), int(_rate)))))

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from proxy.core.intent import Event, State
+from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
-from tests.proof.kills.books import Line
+from tests.proof.kills.books import Line, answer_to, said_to
 from tests.proof.kills.record import Row
 from tests.proof.kills.script import EFFECTS, SAFE
 
@@ -72,6 +73,24 @@ def answers_that_changed(told: Accounts) -> Found:
             yield step, f"{len(digests)} different answers were seen"
         elif digests and digests != kept:
             yield step, f"an answer was seen that is not on record: {digests} but {kept}"
+
+
+def answers_nobody_gave(told: Accounts) -> Found:
+    """Every answer is one that the upstream gave for that very step, byte for byte. Only of a call that was
+    in doubt when its answer came, a probe or a person may have told it: then it means the same as JSON."""
+    for step, seen in told.seen_of.items():
+        acts = told.acts.get(step, [])
+        given = {digest_of(*said_to(act)) for act in acts}
+        meant = {meaning_of(answer_to(act)) for act in acts}
+        retold = {row.id for row in told.by_step[step] if _answered_in_doubt(row)}
+        for one in seen:
+            is_meant = one.call in retold and one.meaning in meant
+            if one.has_body and one.digest not in given and not is_meant:
+                yield step, f"an answer was seen that the upstream never gave: {one.semel} {one.digest}"
+
+
+def _answered_in_doubt(row: Row) -> bool:
+    return any((entry.event, entry.before) == (Event.ANSWERED, State.IN_DOUBT) for entry in row.history)
 
 
 def answers_lost(told: Accounts) -> Found:
@@ -194,6 +213,7 @@ def defects(told: Accounts) -> Found:
 CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     second_effects,
     answers_that_changed,
+    answers_nobody_gave,
     answers_lost,
     effects_without_account,
     answers_out_of_nothing,

@@ -56,6 +56,16 @@ def _another_answer_is_replayed() -> None:
     Answers.produce = another  # type: ignore[method-assign]
 
 
+def _answers_are_rewritten() -> None:
+    """For the caller and the record alike: semel agrees with itself."""
+    data = Capture.data
+
+    async def other(self: Capture, chunk: bytes) -> None:
+        await data(self, chunk.replace(b'"pad"', b'"dap"'))
+
+    Capture.data = other  # type: ignore[method-assign]
+
+
 def _doubt_is_hidden() -> None:
     calls = LocalDesk.calls
 
@@ -70,6 +80,7 @@ DEFECTS: dict[str, Callable[[], None]] = {
     "orphans are released": _orphans_are_released,
     "handed on before the commit": _handed_on_before_the_commit,
     "another answer is replayed": _another_answer_is_replayed,
+    "answers are rewritten": _answers_are_rewritten,
     "doubt is hidden": _doubt_is_hidden,
 }
 

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.intent import Entry, Event, State
+from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
-from tests.proof.kills.books import Line
+from tests.proof.kills.books import Line, answer_to, said_to
 from tests.proof.kills.checking import CHECKS, Accounts, all_wrongs
 from tests.proof.kills.record import Row
 from tests.proof.kills.story import Fault, story_of
 
 STEP, ID = "r0-0.1", "c" * 32
-DIGEST = "d" * 32
+OTHER, OTHER_ID = "r0-0.2", "b" * 32
 LOG = "a semel's log"
 
 
@@ -27,19 +28,57 @@ CLAIM = entry(Event.CLAIM, None, State.PENDING)
 DONE = [CLAIM, entry(Event.ANSWERED, State.PENDING, State.DONE)]
 LOST = [CLAIM, entry(Event.LOST, State.PENDING, State.IN_DOUBT)]
 ACT = Line(1, 10.0, "act", "d", STEP, 0)
+OTHER_ACT = ACT._replace(serial=2, step=OTHER)
+DIGEST, MEANING = digest_of(*said_to(ACT)), meaning_of(answer_to(ACT))
 ROW = Row(ID, STEP, "d", State.DONE, 1, DIGEST, DONE)
 DOUBT = ROW._replace(state=State.IN_DOUBT, answered="", history=LOST)
-SEEN = Seen(STEP, 9.0, 11.0, 200, "", "/@r0-0+1", "executed", ID, DIGEST, "r0-0+0-1")
+SEEN = Seen(STEP, 9.0, 11.0, 200, "", "/@r0-0+1", "executed", ID, DIGEST, MEANING, "r0-0+0-1")
 AGAIN = SEEN._replace(asked_at=20.0, at=21.0, semel="replayed", log=f"r0-0+0-{LAST}")
-HELD = SEEN._replace(status=409, problem="in-doubt", semel="refused", digest="")
+HELD = SEEN._replace(status=409, problem="in-doubt", semel="refused", digest="", meaning="")
 RIGHT = Accounts({STEP: [ACT]}, [ROW], [SEEN, AGAIN], set(), [], [])
 DOUBTFUL = Accounts({STEP: [ACT]}, [DOUBT], [HELD], {ID}, [], [])
 
+
+def answered(row: Row, body: bytes, serial: str, *seen: Seen) -> Accounts:
+    """That, on record and to everybody alike."""
+    digest, meaning = digest_of(200, ("application/json", serial), body), meaning_of(body)
+    return replace(
+        RIGHT,
+        rows=[row._replace(answered=digest)],
+        seen=[one._replace(digest=digest, meaning=meaning) for one in seen or (SEEN, AGAIN)],
+    )
+
+
+def swapped() -> Accounts:
+    """Two calls, each with the other's answer, on record and to everybody alike."""
+    pair = ((STEP, ID, OTHER_ACT), (OTHER, OTHER_ID, ACT))
+    told = [
+        (step, answered(ROW._replace(id=i, step=step), answer_to(act), str(act.serial)))
+        for step, i, act in pair
+    ]
+    return replace(
+        RIGHT,
+        acts={STEP: [ACT], OTHER: [OTHER_ACT]},
+        rows=[row for _, one in told for row in one.rows],
+        seen=[seen._replace(step=step, call=one.rows[0].id) for step, one in told for seen in one.seen],
+    )
+
+
+RETOLD = ROW._replace(history=[*LOST, entry(Event.ANSWERED, State.IN_DOUBT, State.DONE)])
+PRETTY = answer_to(ACT).replace(b": ", b":")
 WRONG = {
     "second_effects": [replace(RIGHT, acts={STEP: [ACT, ACT]})],
     "answers_that_changed": [
         replace(RIGHT, seen=[SEEN, AGAIN._replace(digest="e" * 32)]),
         replace(RIGHT, rows=[ROW._replace(answered="e" * 32)]),
+    ],
+    "answers_nobody_gave": [
+        answered(ROW, answer_to(ACT).replace(b"pad", b"dap"), "1"),
+        answered(ROW, answer_to(ACT), "2"),
+        answered(ROW, PRETTY, ""),
+        answered(RETOLD, answer_to(OTHER_ACT), ""),
+        answered(ROW, PRETTY, "1", SEEN, AGAIN, SEEN._replace(semel="passed", call="")),
+        swapped(),
     ],
     "answers_lost": [
         replace(RIGHT, seen=[SEEN, AGAIN, HELD._replace(asked_at=12.0, at=13.0)]),
@@ -81,6 +120,18 @@ def test_each_check_finds_its_own(check: Callable[..., object]) -> None:
     """And says of which step."""
     for told in WRONG[check.__name__]:
         assert check.__name__ in {wrong.check for wrong in all_wrongs(told) if wrong.step in (STEP, LOG)}
+
+
+@pytest.mark.parametrize("told", WRONG["answers_nobody_gave"])
+def test_semel_may_agree_with_itself_and_be_wrong(told: Accounts) -> None:
+    """No check that compares agents with the record sees it."""
+    assert {wrong.check for wrong in all_wrongs(told)} == {"answers_nobody_gave"}
+
+
+def test_what_a_probe_or_a_person_told_is_compared_by_what_it_means() -> None:
+    """They write it in their own way; and what came before is still an answer of the upstream."""
+    assert all_wrongs(answered(RETOLD, PRETTY, "")) == []
+    assert all_wrongs(answered(RETOLD, answer_to(ACT), "1")) == []
 
 
 def test_a_failure_that_was_seen_before_its_answer_may_be_seen_again() -> None:

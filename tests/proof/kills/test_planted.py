@@ -17,6 +17,7 @@ FOUND_BY = {
     "orphans are released": "second_effects|effects_without_account",
     "handed on before the commit": "answers_lost|answers_that_changed",
     "another answer is replayed": "answers_that_changed",
+    "answers are rewritten": "answers_nobody_gave",
     "doubt is hidden": "not_listed",
 }
 

@@ -46,7 +46,9 @@ TOLD = 5  # stories of a failed round
 class Figures:
     counts: Counter[str] = field(default_factory=Counter)
     by_victim: Counter[str] = field(default_factory=Counter)
-    relay_faults: Counter[str] = field(default_factory=Counter)
+    relay_faults_drawn: Counter[str] = field(default_factory=Counter)
+    relay_faults_struck: Counter[str] = field(default_factory=Counter)  # that came to a connection
+    breaches: Counter[str] = field(default_factory=Counter)  # by check
     effects: Counter[str] = field(default_factory=Counter)
 
 
@@ -135,7 +137,7 @@ class Round:
             await asyncio.sleep(harm.pause)
             await self._harm(harm)
         await asyncio.gather(*self._mending)
-        for wire in (self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])):
+        for wire in self._wires():
             wire.heal()
 
     async def _under_way(self) -> None:
@@ -158,7 +160,7 @@ class Round:
         figures = self._figures
         figures.counts["cycles"] += 1
         if harm.whom in WIRES:
-            figures.relay_faults[f"{harm.whom} {harm.what}"] += 1
+            figures.relay_faults_drawn[f"{harm.whom} {harm.what}"] += 1
             self._faults.append(Fault(time.time(), str(harm)))
             self._wire(harm).harm(harm)
             return
@@ -201,6 +203,9 @@ class Round:
         assert self._store_wire is not None
         return self._store_wire
 
+    def _wires(self) -> list[Wire]:
+        return [self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])]
+
     # ---- when it is over ----
 
     async def check(self) -> None:
@@ -208,6 +213,7 @@ class Round:
         await asyncio.gather(*(self._finish(seat) for seat in self._seats))
         told = await self._accounts()
         wrongs = all_wrongs(told)
+        self._figures.breaches.update(wrong.check for wrong in wrongs)
         self._count_up(told)
         if wrongs:
             steps = list(dict.fromkeys(wrong.step for wrong in wrongs))
@@ -269,6 +275,8 @@ class Round:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        struck = [f"{harm.whom} {harm.what}" for wire in self._wires() for harm in wire.struck]
+        self._figures.relay_faults_struck.update(struck)
 
 
 @dataclass

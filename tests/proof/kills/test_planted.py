@@ -32,6 +32,7 @@ async def test_a_planted_defect_is_found(defect: str, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, seed, planted=defect)
     with pytest.raises(AssertionError, match=FOUND_BY[defect]) as failed:
         await campaign.run(CYCLES)
+    assert any(re.fullmatch(FOUND_BY[defect], check) for check in campaign.figures.breaches)
     said = str(failed.value)
     print(said)
     assert f"seed {seed}" in said

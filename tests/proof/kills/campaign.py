@@ -24,6 +24,7 @@ from tests.proof.kills.agents import SEATS, Seat, seen_in
 from tests.proof.kills.books import Books
 from tests.proof.kills.checking import (
     Accounts,
+    Span,
     all_wrongs,
     answers_lost,
     answers_that_changed,
@@ -39,6 +40,7 @@ from tests.proof.kills.wire import Wire
 CYCLES = 100  # of a round
 BETWEEN = 8  # connections of agents between two harms, at least
 STUCK = 120.0
+RECONNECTS = 2.0  # within that a semel whose connection to the store broke has another one
 TOLD = 5  # stories of a failed round
 
 
@@ -72,6 +74,7 @@ class Round:
         self._mending: set[asyncio.Task[None]] = set()
         self._faults: list[Fault] = []
         self._deaths: list[float] = []
+        self._troubled: list[Span] = []
         self._working: list[asyncio.Task[None]] = []
         self._seats: list[Seat] = []
 
@@ -175,16 +178,21 @@ class Round:
             seat.harm(harm)
             return
         player = self._player(harm)
+        began = time.time()
         async with asyncio.timeout(STUCK):
             mend = await player.harm(harm)
         self._faults.append(Fault(time.time(), f"{harm} ({player.name})"))
         if (harm.whom, harm.what) == (Whom.SEMEL, KILL):
             self._deaths.append(time.time())
-        task = asyncio.create_task(self._mend(player, mend))
+        task = asyncio.create_task(self._mend(player, mend, began))
         self._mending.add(task)
 
-    async def _mend(self, player: Player, mend: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def _mend(
+        self, player: Player, mend: Callable[[], Coroutine[None, None, None]], began: float
+    ) -> None:
         await mend()
+        if player is not self._world:
+            self._troubled.append(Span(began, time.time()))
         self._faults.append(Fault(time.time(), f"({player.name} is well again)"))
 
     def _player(self, harm: Harm) -> Player:
@@ -246,7 +254,12 @@ class Round:
         doubtful = {found["id"] for found in await listed(self._semels[-1].port, "in_doubt")}
         self._figures.counts["listed_at_the_end"] += len(doubtful)
         rows = await rows_in(self._state)
-        return Accounts(self._books.look().acts, rows, seen, doubtful, self._deaths, self._log())
+        strikes = self._store_wire.struck if self._store_wire is not None else []
+        broken = [Span(at, at + harm.seconds + RECONNECTS) for at, harm in strikes]
+        return Accounts(
+            self._books.look().acts, rows, seen, doubtful, self._deaths, self._log(), self._clerk.shown,
+            [*self._troubled, *broken],
+        )  # fmt: skip
 
     def _log(self) -> list[str]:
         return [line for semel in self._semels for log in semel.logs() for line in log.splitlines()]
@@ -275,7 +288,11 @@ class Round:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        struck = [f"{harm.whom} {harm.what}" for wire in self._wires() for harm in wire.struck]
+        struck = [
+            f"{harm.whom} {harm.what}"
+            for wire in self._wires()
+            for harm in {strike.harm for strike in wire.struck}
+        ]
         self._figures.relay_faults_struck.update(struck)
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from proxy.core.intent import Event, State
 from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
 from tests.proof.kills.books import Line, answer_to, said_to
+from tests.proof.kills.clerk import Listing
 from tests.proof.kills.record import Row
 from tests.proof.kills.script import EFFECTS, SAFE
 
@@ -26,16 +28,27 @@ TRACEBACK = 40  # lines
 DEFECTS = ("defect", "sweep-failed", "unreadable-row", "answer-lost")
 
 
+# How long a change may be under way to the record where nothing is wrong: its time is taken before.
+LANDS = 1.0
+NEVER = Listing(float("-inf"), float("-inf"), frozenset())
+
+
 class Wrong(NamedTuple):
     check: str
     step: str
     why: str
 
 
+class Span(NamedTuple):
+    begin: float
+    end: float
+
+
 @dataclass
 class Accounts:
     """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: when a semel
-    was killed. `log`: of all semels, line by line."""
+    was killed. `log`: of all semels, line by line. `shown`: what the clerk was listed meanwhile. `troubled`:
+    when something was wrong with a semel, the store or the way between them."""
 
     acts: dict[str, list[Line]]
     rows: list[Row]
@@ -43,6 +56,8 @@ class Accounts:
     listed: set[str]
     deaths: list[float]
     log: list[str]
+    shown: list[Listing] = field(default_factory=list)
+    troubled: list[Span] = field(default_factory=list)
     by_step: dict[str, list[Row]] = field(init=False)
     seen_of: dict[str, list[Seen]] = field(init=False)
 
@@ -150,6 +165,51 @@ def not_listed(told: Accounts) -> Found:
         yield steps.get(call_id, call_id), why
 
 
+def hidden_doubts(told: Accounts) -> Found:
+    """What is in doubt is listed whenever somebody asks, not only in the end. A call that left its doubt
+    after a list had come must be in it, if its doubt was on record before that list was asked for."""
+    for row in told.rows:
+        for doubt in _doubts_of(row):
+            for before, now in pairwise((NEVER, *told.shown)):
+                if (
+                    now.end < doubt.end
+                    and row.id not in now.ids
+                    and _on_record(told, row, doubt, before, now)
+                ):
+                    why = f"hidden {now.begin - doubt.begin:.2f} s after it came in doubt"
+                    yield row.step, why
+                    break
+
+
+def _doubts_of(row: Row) -> Iterator[Span]:
+    """A change is written after the time that it bears: a doubt begins later than that, and ends later."""
+    begin: float | None = None
+    for entry in row.history:
+        if entry.after is State.IN_DOUBT and begin is None:
+            begin = entry.at
+        elif entry.after is not State.IN_DOUBT and begin is not None:
+            yield Span(begin, entry.at)
+            begin = None
+    if begin is not None:
+        yield Span(begin, float("inf"))
+
+
+def _on_record(told: Accounts, row: Row, doubt: Span, before: Listing, now: Listing) -> bool:
+    """Somebody was told of this very doubt before: semel says nothing that is not on record. Or it bears a
+    time before the list before, and nothing stood still since then that could have been writing it."""
+    first = doubt == next(_doubts_of(row))
+    knew = any(
+        one.problem == "in-doubt" and one.call == row.id
+        and doubt.begin < one.at < now.begin and (first or doubt.begin < one.asked_at)
+        for one in told.seen_of[row.step]
+    )  # fmt: skip
+    listed = row.id in before.ids and doubt.begin < before.begin
+    long_ago = doubt.begin < min(before.begin, now.begin - LANDS)
+    quiet = Span(min(before.begin, now.begin - LANDS), now.end)
+    troubled = any(one.begin < quiet.end and quiet.begin < one.end for one in told.troubled)
+    return knew or listed or (long_ago and not troubled)
+
+
 def answers_of_strangers(told: Accounts) -> Found:
     """Whatever an agent was told was said by semel, and is one of the things that it says."""
     for seen in told.seen:
@@ -219,6 +279,7 @@ CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     answers_out_of_nothing,
     left_pending,
     not_listed,
+    hidden_doubts,
     answers_of_strangers,
     doubt_without_account,
     diverged_without_cause,

@@ -11,7 +11,8 @@ from proxy.core.intent import Entry, Event, State
 from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
 from tests.proof.kills.books import Line, answer_to, said_to
-from tests.proof.kills.checking import CHECKS, Accounts, all_wrongs
+from tests.proof.kills.checking import CHECKS, Accounts, Span, all_wrongs
+from tests.proof.kills.clerk import Listing
 from tests.proof.kills.record import Row
 from tests.proof.kills.story import Fault, story_of
 
@@ -37,6 +38,10 @@ AGAIN = SEEN._replace(asked_at=20.0, at=21.0, semel="replayed", log=f"r0-0+0-{LA
 HELD = SEEN._replace(status=409, problem="in-doubt", semel="refused", digest="", meaning="")
 RIGHT = Accounts({STEP: [ACT]}, [ROW], [SEEN, AGAIN], set(), [], [])
 DOUBTFUL = Accounts({STEP: [ACT]}, [DOUBT], [HELD], {ID}, [], [])
+
+# The doubt bears the time 10, its agent was told at 11.
+LISTS = [Listing(11.1, 11.2, frozenset()), Listing(12.0, 12.2, frozenset())]
+ALWAYS = [Span(0.0, 100.0)]
 
 
 def answered(row: Row, body: bytes, serial: str, *seen: Seen) -> Accounts:
@@ -91,6 +96,11 @@ WRONG = {
     "answers_out_of_nothing": [replace(RIGHT, acts={}), replace(RIGHT, rows=[ROW._replace(answered="")])],
     "left_pending": [replace(DOUBTFUL, rows=[DOUBT._replace(state=State.PENDING)])],
     "not_listed": [replace(DOUBTFUL, listed=set()), replace(RIGHT, listed={ID})],
+    "hidden_doubts": [
+        replace(DOUBTFUL, shown=LISTS, seen=[]),  # nobody was told, and it was long ago
+        replace(DOUBTFUL, shown=LISTS[1:]),  # an agent was told just before
+        replace(DOUBTFUL, shown=[LISTS[0]._replace(ids=frozenset({ID})), LISTS[1]], troubled=ALWAYS, seen=[]),
+    ],
     "answers_of_strangers": [replace(RIGHT, seen=[SEEN, AGAIN, SEEN._replace(semel="")])],
     "doubt_without_account": [
         replace(DOUBTFUL, rows=[DOUBT._replace(history=[CLAIM])]),
@@ -132,6 +142,27 @@ def test_what_a_probe_or_a_person_told_is_compared_by_what_it_means() -> None:
     """They write it in their own way; and what came before is still an answer of the upstream."""
     assert all_wrongs(answered(RETOLD, PRETTY, "")) == []
     assert all_wrongs(answered(RETOLD, answer_to(ACT), "1")) == []
+
+
+BACK = entry(Event.RESEND, State.IN_DOUBT, State.PENDING, 11.2)
+AGAIN_LOST = entry(Event.LOST, State.PENDING, State.IN_DOUBT, 11.4)
+LEFT = entry(Event.NOT_EXECUTED, State.IN_DOUBT, State.RELEASED, 12.1)
+TWICE = DOUBT._replace(history=[*LOST, BACK, AGAIN_LOST])
+
+
+NEED_NOT_BE_LISTED = {
+    "on its way to the record": replace(DOUBTFUL, shown=[LISTS[0]], seen=[]),
+    "its writer stood still": replace(DOUBTFUL, shown=LISTS, seen=[], troubled=[Span(11.5, 11.6)]),
+    "it left meanwhile": replace(DOUBTFUL, shown=LISTS[1:], rows=[DOUBT._replace(history=[*LOST, LEFT])]),
+    "told of the doubt before": replace(DOUBTFUL, shown=LISTS, rows=[TWICE], seen=[HELD._replace(at=11.5)]),
+    "told afterwards": replace(DOUBTFUL, shown=LISTS, seen=[HELD._replace(at=12.5)], troubled=ALWAYS),
+}
+
+
+@pytest.mark.parametrize("told", NEED_NOT_BE_LISTED.values(), ids=NEED_NOT_BE_LISTED)
+def test_doubt_that_a_list_need_not_have(told: Accounts) -> None:
+    """Only what was on record when it was asked for, and still when it came, is missed."""
+    assert "hidden_doubts" not in {wrong.check for wrong in all_wrongs(told)}
 
 
 def test_a_failure_that_was_seen_before_its_answer_may_be_seen_again() -> None:

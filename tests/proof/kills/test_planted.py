@@ -19,6 +19,7 @@ FOUND_BY = {
     "another answer is replayed": "answers_that_changed",
     "answers are rewritten": "answers_nobody_gave",
     "doubt is hidden": "not_listed",
+    "young doubt is hidden": "hidden_doubts",
 }
 
 

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter, deque
+import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tests.origin import reset_on_close
 from tests.proof.kills.draw import SLICED, Harm
 from tests.relay import Act
 
 WHOLE = 65536
+
+
+class Strike(NamedTuple):
+    at: float
+    harm: Harm
 
 
 class Wire:
@@ -28,7 +34,7 @@ class Wire:
         self._door: socket.socket | None = None
         self.port = 0
         self.opened = 0  # connections that somebody took
-        self.struck: Counter[Harm] = Counter()  # by harm: the connections that it came to
+        self.struck: list[Strike] = []  # one for each connection that harm came to
         self._next: deque[Harm] = deque()
         self._alive: dict[Passage, asyncio.Task[None]] = {}
 
@@ -80,7 +86,7 @@ class Wire:
         self._next.clear()
 
     def _count(self, harm: Harm) -> None:
-        self.struck[harm] += 1
+        self.struck.append(Strike(time.time(), harm))
 
     def _accept(self, door: socket.socket) -> None:
         """In one step, so that no connection is left to nobody when the door is shut.

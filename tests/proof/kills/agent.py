@@ -153,7 +153,8 @@ class Agent:
         """The name of semel's problem, empty where it was an answer; whether it passed without a record."""
         key = key if self._in_run and self._keyed else ""
         target = f"{self._prefix}/up/{step.path(in_run=self._in_run)}"
-        status, headers, said = post(self._coin.choice(self._ports), target, step.body(), key)
+        port = self._coin.choice(self._ports)
+        status, headers, said = post(port, target, step.body(), key)
         semel, call = headers.get("semel-status", ""), headers.get("semel-call", "")
         problem, digest, meaning = "", "", ""
         if semel == "refused":
@@ -162,11 +163,17 @@ class Agent:
         else:
             kept = tuple(headers.get(name, "") for name in HEADERS)
             digest, meaning = digest_of(status, kept, said), meaning_of(said)
-        told = {"semel": semel, "call": call, "digest": digest, "meaning": meaning}
+        told: dict[str, str | int] = {
+            "semel": semel,
+            "call": call,
+            "digest": digest,
+            "meaning": meaning,
+            "port": port,
+        }
         self._write(step, asked_at, status, problem, **told)
         return problem if status == 200 or problem else f"status {status}", semel == "passed"
 
-    def _write(self, step: Step, asked_at: float, status: int, problem: str, **more: str) -> None:
+    def _write(self, step: Step, asked_at: float, status: int, problem: str, **more: str | int) -> None:
         line = {
             "step": step.name, "asked_at": asked_at, "at": time.time(), "status": status, "problem": problem,
             "where": self._prefix, **more,

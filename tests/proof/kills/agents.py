@@ -152,6 +152,7 @@ class Seen(NamedTuple):
     digest: str = ""  # of all that was said
     meaning: str = ""  # of its body, as JSON
     log: str = ""
+    port: int = 0  # of the semel that it asked
 
     @property
     def is_answer(self) -> bool:

@@ -24,6 +24,7 @@ from tests.proof.kills.agents import SEATS, Seat, seen_in
 from tests.proof.kills.books import Books
 from tests.proof.kills.checking import (
     Accounts,
+    Death,
     Span,
     all_wrongs,
     answers_lost,
@@ -73,7 +74,7 @@ class Round:
         self._stack = AsyncExitStack()
         self._mending: set[asyncio.Task[None]] = set()
         self._faults: list[Fault] = []
-        self._deaths: list[float] = []
+        self._deaths: list[Death] = []
         self._troubled: list[Span] = []
         self._working: list[asyncio.Task[None]] = []
         self._seats: list[Seat] = []
@@ -183,7 +184,7 @@ class Round:
             mend = await player.harm(harm)
         self._faults.append(Fault(time.time(), f"{harm} ({player.name})"))
         if (harm.whom, harm.what) == (Whom.SEMEL, KILL):
-            self._deaths.append(time.time())
+            self._deaths.append(Death(time.time(), self._way_to(player)))
         task = asyncio.create_task(self._mend(player, mend, began))
         self._mending.add(task)
 
@@ -192,7 +193,7 @@ class Round:
     ) -> None:
         await mend()
         if player is not self._world:
-            self._troubled.append(Span(began, time.time()))
+            self._troubled.append(Span(began, time.time(), self._way_to(player)))
         self._faults.append(Fault(time.time(), f"({player.name} is well again)"))
 
     def _player(self, harm: Harm) -> Player:
@@ -210,6 +211,11 @@ class Round:
             return self._agent_wires[int(harm.which * len(self._agent_wires))]
         assert self._store_wire is not None
         return self._store_wire
+
+    def _way_to(self, player: Player) -> int:
+        """Where agents find it; 0 where they do not."""
+        ports = {semel.name: wire.port for semel, wire in zip(self._semels, self._agent_wires, strict=True)}
+        return ports.get(player.name, 0)
 
     def _wires(self) -> list[Wire]:
         return [self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])]

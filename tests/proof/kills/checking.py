@@ -30,6 +30,8 @@ DEFECTS = ("defect", "sweep-failed", "unreadable-row", "answer-lost")
 
 # How long a change may be under way to the record where nothing is wrong: its time is taken before.
 LANDS = 1.0
+# What an attempt was given again is marked every second: after that a semel's death takes no mark with it.
+MARKED = 2.5
 NEVER = Listing(float("-inf"), float("-inf"), frozenset())
 
 
@@ -40,21 +42,31 @@ class Wrong(NamedTuple):
 
 
 class Span(NamedTuple):
+    """`port`: of the semel that it was about; 0: of the store, and so about all."""
+
     begin: float
     end: float
+    port: int = 0
+
+
+class Death(NamedTuple):
+    """A semel was killed, or a worker of it."""
+
+    at: float
+    port: int
 
 
 @dataclass
 class Accounts:
-    """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: when a semel
-    was killed. `log`: of all semels, line by line. `shown`: what the clerk was listed meanwhile. `troubled`:
+    """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: of
+    semels. `log`: of all semels, line by line. `shown`: what the clerk was listed meanwhile. `troubled`:
     when something was wrong with a semel, the store or the way between them."""
 
     acts: dict[str, list[Line]]
     rows: list[Row]
     seen: list[Seen]
     listed: set[str]
-    deaths: list[float]
+    deaths: list[Death]
     log: list[str]
     shown: list[Listing] = field(default_factory=list)
     troubled: list[Span] = field(default_factory=list)
@@ -231,11 +243,32 @@ def doubt_without_account(told: Accounts) -> Found:
 def diverged_without_cause(told: Accounts) -> Found:
     """All starts of an agent do the same. What a semel gave again shortly before it was killed is not marked
     as asked: only then a later call of the same attempt may be held as diverged."""
-    began: dict[str, float] = {}
     for seen in told.seen:
-        first = began.setdefault(seen.log, seen.asked_at)
-        if seen.problem == "diverged" and not any(first < death < seen.at for death in told.deaths):
+        if seen.problem == "diverged" and not any(
+            one.log == seen.log
+            and one.is_answer
+            and one.semel != "executed"
+            and _mark_was_lost(told, one, seen)
+            for one in told.seen
+        ):
             yield seen.step, "held as diverged, though nothing was lost"
+
+
+def _mark_was_lost(told: Accounts, given: Seen, held: Seen) -> bool:
+    """The semel that gave it was killed before it had a second to mark it, between the two. While it stood
+    still, or the store was not there, it could not."""
+    return any(
+        death.port == given.port
+        and given.asked_at < death.at < held.at
+        and death.at < given.at + MARKED + _hindered(told, given, death)
+        for death in told.deaths
+    )
+
+
+def _hindered(told: Accounts, given: Seen, death: Death) -> float:
+    """For how long, between the answer and the death."""
+    spans = [one for one in told.troubled if one.port in (0, death.port)]
+    return sum(max(0.0, min(one.end, death.at) - max(one.begin, given.asked_at)) for one in spans)
 
 
 def one_call_per_step(told: Accounts) -> Found:

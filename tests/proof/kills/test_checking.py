@@ -11,7 +11,7 @@ from proxy.core.intent import Entry, Event, State
 from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
 from tests.proof.kills.books import Line, answer_to, said_to
-from tests.proof.kills.checking import CHECKS, Accounts, Span, all_wrongs
+from tests.proof.kills.checking import CHECKS, Accounts, Death, Span, all_wrongs
 from tests.proof.kills.clerk import Listing
 from tests.proof.kills.record import Row
 from tests.proof.kills.story import Fault, story_of
@@ -42,6 +42,9 @@ DOUBTFUL = Accounts({STEP: [ACT]}, [DOUBT], [HELD], {ID}, [], [])
 # The doubt bears the time 10, its agent was told at 11.
 LISTS = [Listing(11.1, 11.2, frozenset()), Listing(12.0, 12.2, frozenset())]
 ALWAYS = [Span(0.0, 100.0)]
+# Given again between 20 and 21, and later in the same attempt held as diverged.
+DIVERGED = HELD._replace(problem="diverged", asked_at=29.0, at=30.0, log=AGAIN.log, step=OTHER, call="")
+GIVEN = [SEEN, AGAIN._replace(port=80), DIVERGED]
 
 
 def answered(row: Row, body: bytes, serial: str, *seen: Seen) -> Accounts:
@@ -106,7 +109,23 @@ WRONG = {
         replace(DOUBTFUL, rows=[DOUBT._replace(history=[CLAIM])]),
         replace(DOUBTFUL, rows=[DOUBT._replace(rule="a")]),
     ],
-    "diverged_without_cause": [replace(RIGHT, seen=[SEEN, AGAIN, HELD._replace(problem="diverged")])],
+    "diverged_without_cause": [
+        replace(RIGHT, seen=GIVEN, deaths=deaths, troubled=troubled)
+        for deaths, troubled in (
+            ([], []),
+            ([Death(23.6, 80)], []),  # the mark had its time
+            ([Death(21.5, 81)], []),  # another semel
+            ([Death(19.9, 80)], []),  # before it was given
+            ([Death(31.0, 80)], ALWAYS),  # after it was held
+            (
+                [Death(25.0, 80)],
+                [Span(21.0, 22.0, 80), Span(21.0, 25.0, 81)],
+            ),  # it stood still, but not so long
+        )
+    ]
+    + [
+        replace(RIGHT, seen=[SEEN._replace(log=AGAIN.log, port=80), DIVERGED], deaths=[Death(12.0, 80)])
+    ],  # nothing was given again
     "one_call_per_step": [
         replace(RIGHT, rows=[ROW, ROW._replace(id="f" * 32, occurrence=2)]),
         replace(RIGHT, seen=[SEEN, AGAIN._replace(call="f" * 32)]),
@@ -129,7 +148,9 @@ def test_what_is_right_is_not_wrong() -> None:
 def test_each_check_finds_its_own(check: Callable[..., object]) -> None:
     """And says of which step."""
     for told in WRONG[check.__name__]:
-        assert check.__name__ in {wrong.check for wrong in all_wrongs(told) if wrong.step in (STEP, LOG)}
+        assert check.__name__ in {
+            wrong.check for wrong in all_wrongs(told) if wrong.step in (STEP, OTHER, LOG)
+        }
 
 
 @pytest.mark.parametrize("told", WRONG["answers_nobody_gave"])
@@ -142,6 +163,21 @@ def test_what_a_probe_or_a_person_told_is_compared_by_what_it_means() -> None:
     """They write it in their own way; and what came before is still an answer of the upstream."""
     assert all_wrongs(answered(RETOLD, PRETTY, "")) == []
     assert all_wrongs(answered(RETOLD, answer_to(ACT), "1")) == []
+
+
+@pytest.mark.parametrize(
+    ("death", "troubled"),
+    [
+        (Death(20.5, 80), []),  # while it was given
+        (Death(23.4, 80), []),
+        (Death(25.0, 80), [Span(22.0, 24.0, 80)]),  # stopped before it was killed
+        (Death(25.0, 80), [Span(22.0, 24.0)]),  # the store was away
+    ],
+)
+def test_a_death_that_took_a_mark_with_it(death: Death, troubled: list[Span]) -> None:
+    """Then a later call of the attempt may be held as diverged."""
+    told = replace(RIGHT, seen=GIVEN, deaths=[death], troubled=troubled)
+    assert all_wrongs(told) == []
 
 
 BACK = entry(Event.RESEND, State.IN_DOUBT, State.PENDING, 11.2)

@@ -3,15 +3,15 @@
     python -m tests.proof.page            docs/proof.md from docs/proof.jsonl
     python -m tests.proof.page REPORT     the same tables of another report, printed
 
-Of each part and name the last line counts. What is around the tables is written by people, and a test holds
-the tables against the report.
+Of each part and name the last line counts. Lines that name no commit were written before lines did. What is
+around the tables is written by people, and a test holds the tables against the report.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.proof.report import Figure
 ROOT = Path(__file__).parents[2]
 PAGE, REPORT = ROOT / "docs" / "proof.md", ROOT / "docs" / "proof.jsonl"
 Figures = Mapping[str, Figure]
+ABOUT = ("at", "commit")  # told once, below the table
 Report = dict[str, dict[str, dict[str, Figure]]]  # by part and name
 
 
@@ -59,7 +60,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def by_figure(names: Mapping[str, Figures]) -> str:
     """A column for each name."""
-    known = dict.fromkeys(what for told in names.values() for what in told if what != "at")
+    known = dict.fromkeys(what for told in names.values() for what in told if what not in ABOUT)
     rows = (
         (what.replace("_", " "), *(_shown(what, told.get(what, "")) for told in names.values()))
         for what in known
@@ -73,12 +74,30 @@ def by_name(names: Mapping[str, Figures]) -> str:
         (
             name,
             "; ".join(
-                f"{what.replace('_', ' ')} {figure(value)}" for what, value in told.items() if what != "at"
+                f"{what.replace('_', ' ')} {figure(value)}"
+                for what, value in told.items()
+                if what not in ABOUT
             ),
         )
         for name, told in names.items()
     )
     return _table(("what", "figures"), rows)
+
+
+# Of the kill soak, by what a line calls it. Lines without `relay_faults_struck` had what was drawn only.
+CALLED = {"cycles": "harms", "relay_faults": "relay_faults_drawn"}
+
+
+def harmed(names: Mapping[str, Figures]) -> str:
+    """A column for each store. A harm is a signal or a fault of a relay: how many were SIGKILLs is said."""
+    return by_figure({name: dict(_harms_in(told)) for name, told in names.items()})
+
+
+def _harms_in(told: Figures) -> Iterator[tuple[str, Figure]]:
+    for what, value in told.items():
+        yield CALLED.get(what, what), value
+        if what == "by_victim" and isinstance(value, dict):
+            yield "SIGKILLs", int(sum(many for whom, many in value.items() if whom.endswith(" SIGKILL")))
 
 
 def simulated(names: Mapping[str, Figures]) -> str:
@@ -104,7 +123,7 @@ def _number(value: Figure) -> int:
 
 
 TABLES: dict[str, Callable[[Mapping[str, Figures]], str]] = {
-    "kills": by_figure,
+    "kills": harmed,
     "simulation": simulated,
     "hostile": by_name,
     "mutation": by_name,
@@ -118,7 +137,8 @@ def tables(report: Report) -> dict[str, str]:
 def _dated(names: Mapping[str, Figures], table: str) -> str:
     days = sorted({_day(told["at"]) for told in names.values()})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"{table}\n\nMeasured on {span}."
+    commits = ", ".join(sorted({str(told.get("commit", "not noted")) for told in names.values()}))
+    return f"{table}\n\nMeasured on {span}. Commit: {commits}."
 
 
 def _day(at: Figure) -> str:

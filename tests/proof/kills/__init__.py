@@ -14,7 +14,7 @@
     campaign.py  rounds of up to a hundred cycles, each on a record of its own; what came of them, in figures
     planted.py   a semel with a defect, to see that the checks find it
 
-A *kill cycle* is one signal given to one process, or one fault of one relay, while calls are under way.
+A *cycle* is one harm: a signal given to one process, or a fault of one relay, while calls are under way.
 Everything random comes from one seed: it is printed, and TEST_SEED repeats it. Processes take the time they
 take, so a repeated round is not the same to the microsecond: the same harm comes to the same players in the
 same order, and the agents do the same steps.

@@ -36,6 +36,15 @@ def digest_of(status: int, headers: tuple[str, ...], body: bytes) -> str:
     return hashlib.sha256(repr((status, headers)).encode() + body).hexdigest()[:32]
 
 
+def meaning_of(body: bytes) -> str:
+    """Of the body as JSON, however it is written; empty where it is none."""
+    try:
+        read = json.loads(body)
+    except ValueError:
+        return ""
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:32]
+
+
 def post(port: int, target: str, body: bytes, key: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by lower-case name, body. Whatever is not complete is an OSError: a client that takes
     half a head for a whole one would see what nobody said."""
@@ -144,19 +153,27 @@ class Agent:
         """The name of semel's problem, empty where it was an answer; whether it passed without a record."""
         key = key if self._in_run and self._keyed else ""
         target = f"{self._prefix}/up/{step.path(in_run=self._in_run)}"
-        status, headers, said = post(self._coin.choice(self._ports), target, step.body(), key)
+        port = self._coin.choice(self._ports)
+        status, headers, said = post(port, target, step.body(), key)
         semel, call = headers.get("semel-status", ""), headers.get("semel-call", "")
-        problem, digest = "", ""
+        problem, digest, meaning = "", "", ""
         if semel == "refused":
             members = json.loads(said)
             problem, call = members["type"].removeprefix("urn:semel:"), members.get("call", call)
         else:
             kept = tuple(headers.get(name, "") for name in HEADERS)
-            digest = digest_of(status, kept, said)
-        self._write(step, asked_at, status, problem, semel=semel, call=call, digest=digest)
+            digest, meaning = digest_of(status, kept, said), meaning_of(said)
+        told: dict[str, str | int] = {
+            "semel": semel,
+            "call": call,
+            "digest": digest,
+            "meaning": meaning,
+            "port": port,
+        }
+        self._write(step, asked_at, status, problem, **told)
         return problem if status == 200 or problem else f"status {status}", semel == "passed"
 
-    def _write(self, step: Step, asked_at: float, status: int, problem: str, **more: str) -> None:
+    def _write(self, step: Step, asked_at: float, status: int, problem: str, **more: str | int) -> None:
         line = {
             "step": step.name, "asked_at": asked_at, "at": time.time(), "status": status, "problem": problem,
             "where": self._prefix, **more,

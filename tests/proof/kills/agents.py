@@ -149,13 +149,19 @@ class Seen(NamedTuple):
     where: str
     semel: str = ""
     call: str = ""
-    digest: str = ""
+    digest: str = ""  # of all that was said
+    meaning: str = ""  # of its body, as JSON
     log: str = ""
+    port: int = 0  # of the semel that it asked
 
     @property
     def is_answer(self) -> bool:
         """An answer to keep: what passed without a record is nobody's promise."""
-        return self.status == 200 and self.semel in ("executed", "replayed", "joined")
+        return self.has_body and self.semel != "passed"
+
+    @property
+    def has_body(self) -> bool:
+        return self.status == 200 and self.semel in ("executed", "replayed", "joined", "passed")
 
 
 def seen_in(logs: Path) -> list[Seen]:

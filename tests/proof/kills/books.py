@@ -28,6 +28,11 @@ def answer_to(line: Line) -> bytes:
     return json.dumps({"serial": line.serial, "step": line.step, "pad": "." * line.size}).encode()
 
 
+def said_to(line: Line) -> tuple[int, tuple[str, str], bytes]:
+    """The whole answer: status, type and serial, body."""
+    return 200, ("application/json", str(line.serial)), answer_to(line)
+
+
 class Books:
     """Reads on from where it stopped. A writer uses `append`."""
 

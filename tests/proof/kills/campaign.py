@@ -24,6 +24,8 @@ from tests.proof.kills.agents import SEATS, Seat, seen_in
 from tests.proof.kills.books import Books
 from tests.proof.kills.checking import (
     Accounts,
+    Death,
+    Span,
     all_wrongs,
     answers_lost,
     answers_that_changed,
@@ -39,6 +41,7 @@ from tests.proof.kills.wire import Wire
 CYCLES = 100  # of a round
 BETWEEN = 8  # connections of agents between two harms, at least
 STUCK = 120.0
+RECONNECTS = 2.0  # within that a semel whose connection to the store broke has another one
 TOLD = 5  # stories of a failed round
 
 
@@ -46,7 +49,9 @@ TOLD = 5  # stories of a failed round
 class Figures:
     counts: Counter[str] = field(default_factory=Counter)
     by_victim: Counter[str] = field(default_factory=Counter)
-    relay_faults: Counter[str] = field(default_factory=Counter)
+    relay_faults_drawn: Counter[str] = field(default_factory=Counter)
+    relay_faults_struck: Counter[str] = field(default_factory=Counter)  # that came to a connection
+    breaches: Counter[str] = field(default_factory=Counter)  # by check
     effects: Counter[str] = field(default_factory=Counter)
 
 
@@ -69,7 +74,8 @@ class Round:
         self._stack = AsyncExitStack()
         self._mending: set[asyncio.Task[None]] = set()
         self._faults: list[Fault] = []
-        self._deaths: list[float] = []
+        self._deaths: list[Death] = []
+        self._troubled: list[Span] = []
         self._working: list[asyncio.Task[None]] = []
         self._seats: list[Seat] = []
 
@@ -135,7 +141,7 @@ class Round:
             await asyncio.sleep(harm.pause)
             await self._harm(harm)
         await asyncio.gather(*self._mending)
-        for wire in (self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])):
+        for wire in self._wires():
             wire.heal()
 
     async def _under_way(self) -> None:
@@ -158,7 +164,7 @@ class Round:
         figures = self._figures
         figures.counts["cycles"] += 1
         if harm.whom in WIRES:
-            figures.relay_faults[f"{harm.whom} {harm.what}"] += 1
+            figures.relay_faults_drawn[f"{harm.whom} {harm.what}"] += 1
             self._faults.append(Fault(time.time(), str(harm)))
             self._wire(harm).harm(harm)
             return
@@ -173,16 +179,21 @@ class Round:
             seat.harm(harm)
             return
         player = self._player(harm)
+        began = time.time()
         async with asyncio.timeout(STUCK):
             mend = await player.harm(harm)
         self._faults.append(Fault(time.time(), f"{harm} ({player.name})"))
         if (harm.whom, harm.what) == (Whom.SEMEL, KILL):
-            self._deaths.append(time.time())
-        task = asyncio.create_task(self._mend(player, mend))
+            self._deaths.append(Death(time.time(), self._way_to(player)))
+        task = asyncio.create_task(self._mend(player, mend, began))
         self._mending.add(task)
 
-    async def _mend(self, player: Player, mend: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def _mend(
+        self, player: Player, mend: Callable[[], Coroutine[None, None, None]], began: float
+    ) -> None:
         await mend()
+        if player is not self._world:
+            self._troubled.append(Span(began, time.time(), self._way_to(player)))
         self._faults.append(Fault(time.time(), f"({player.name} is well again)"))
 
     def _player(self, harm: Harm) -> Player:
@@ -201,6 +212,14 @@ class Round:
         assert self._store_wire is not None
         return self._store_wire
 
+    def _way_to(self, player: Player) -> int:
+        """Where agents find it; 0 where they do not."""
+        ports = {semel.name: wire.port for semel, wire in zip(self._semels, self._agent_wires, strict=True)}
+        return ports.get(player.name, 0)
+
+    def _wires(self) -> list[Wire]:
+        return [self._world_wire, *self._agent_wires, *filter(None, [self._store_wire])]
+
     # ---- when it is over ----
 
     async def check(self) -> None:
@@ -208,6 +227,7 @@ class Round:
         await asyncio.gather(*(self._finish(seat) for seat in self._seats))
         told = await self._accounts()
         wrongs = all_wrongs(told)
+        self._figures.breaches.update(wrong.check for wrong in wrongs)
         self._count_up(told)
         if wrongs:
             steps = list(dict.fromkeys(wrong.step for wrong in wrongs))
@@ -240,7 +260,12 @@ class Round:
         doubtful = {found["id"] for found in await listed(self._semels[-1].port, "in_doubt")}
         self._figures.counts["listed_at_the_end"] += len(doubtful)
         rows = await rows_in(self._state)
-        return Accounts(self._books.look().acts, rows, seen, doubtful, self._deaths, self._log())
+        strikes = self._store_wire.struck if self._store_wire is not None else []
+        broken = [Span(at, at + harm.seconds + RECONNECTS) for at, harm in strikes]
+        return Accounts(
+            self._books.look().acts, rows, seen, doubtful, self._deaths, self._log(), self._clerk.shown,
+            [*self._troubled, *broken],
+        )  # fmt: skip
 
     def _log(self) -> list[str]:
         return [line for semel in self._semels for log in semel.logs() for line in log.splitlines()]
@@ -269,6 +294,12 @@ class Round:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        struck = [
+            f"{harm.whom} {harm.what}"
+            for wire in self._wires()
+            for harm in {strike.harm for strike in wire.struck}
+        ]
+        self._figures.relay_faults_struck.update(struck)
 
 
 @dataclass

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from proxy.core.intent import Event, State
+from tests.proof.kills.agent import digest_of, meaning_of
 from tests.proof.kills.agents import LAST, Seen
-from tests.proof.kills.books import Line
+from tests.proof.kills.books import Line, answer_to, said_to
+from tests.proof.kills.clerk import Listing
 from tests.proof.kills.record import Row
 from tests.proof.kills.script import EFFECTS, SAFE
 
@@ -25,23 +28,48 @@ TRACEBACK = 40  # lines
 DEFECTS = ("defect", "sweep-failed", "unreadable-row", "answer-lost")
 
 
+# How long a change may be under way to the record where nothing is wrong: its time is taken before.
+LANDS = 1.0
+# What an attempt was given again is marked every second: after that a semel's death takes no mark with it.
+MARKED = 2.5
+NEVER = Listing(float("-inf"), float("-inf"), frozenset())
+
+
 class Wrong(NamedTuple):
     check: str
     step: str
     why: str
 
 
+class Span(NamedTuple):
+    """`port`: of the semel that it was about; 0: of the store, and so about all."""
+
+    begin: float
+    end: float
+    port: int = 0
+
+
+class Death(NamedTuple):
+    """A semel was killed, or a worker of it."""
+
+    at: float
+    port: int
+
+
 @dataclass
 class Accounts:
-    """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: when a semel
-    was killed. `log`: of all semels, line by line."""
+    """Of one round, when all is quiet. `listed`: ids, as semel lists what is in doubt. `deaths`: of
+    semels. `log`: of all semels, line by line. `shown`: what the clerk was listed meanwhile. `troubled`:
+    when something was wrong with a semel, the store or the way between them."""
 
     acts: dict[str, list[Line]]
     rows: list[Row]
     seen: list[Seen]
     listed: set[str]
-    deaths: list[float]
+    deaths: list[Death]
     log: list[str]
+    shown: list[Listing] = field(default_factory=list)
+    troubled: list[Span] = field(default_factory=list)
     by_step: dict[str, list[Row]] = field(init=False)
     seen_of: dict[str, list[Seen]] = field(init=False)
 
@@ -72,6 +100,24 @@ def answers_that_changed(told: Accounts) -> Found:
             yield step, f"{len(digests)} different answers were seen"
         elif digests and digests != kept:
             yield step, f"an answer was seen that is not on record: {digests} but {kept}"
+
+
+def answers_nobody_gave(told: Accounts) -> Found:
+    """Every answer is one that the upstream gave for that very step, byte for byte. Only of a call that was
+    in doubt when its answer came, a probe or a person may have told it: then it means the same as JSON."""
+    for step, seen in told.seen_of.items():
+        acts = told.acts.get(step, [])
+        given = {digest_of(*said_to(act)) for act in acts}
+        meant = {meaning_of(answer_to(act)) for act in acts}
+        retold = {row.id for row in told.by_step[step] if _answered_in_doubt(row)}
+        for one in seen:
+            is_meant = one.call in retold and one.meaning in meant
+            if one.has_body and one.digest not in given and not is_meant:
+                yield step, f"an answer was seen that the upstream never gave: {one.semel} {one.digest}"
+
+
+def _answered_in_doubt(row: Row) -> bool:
+    return any((entry.event, entry.before) == (Event.ANSWERED, State.IN_DOUBT) for entry in row.history)
 
 
 def answers_lost(told: Accounts) -> Found:
@@ -131,6 +177,51 @@ def not_listed(told: Accounts) -> Found:
         yield steps.get(call_id, call_id), why
 
 
+def hidden_doubts(told: Accounts) -> Found:
+    """What is in doubt is listed whenever somebody asks, not only in the end. A call that left its doubt
+    after a list had come must be in it, if its doubt was on record before that list was asked for."""
+    for row in told.rows:
+        for doubt in _doubts_of(row):
+            for before, now in pairwise((NEVER, *told.shown)):
+                if (
+                    now.end < doubt.end
+                    and row.id not in now.ids
+                    and _on_record(told, row, doubt, before, now)
+                ):
+                    why = f"hidden {now.begin - doubt.begin:.2f} s after it came in doubt"
+                    yield row.step, why
+                    break
+
+
+def _doubts_of(row: Row) -> Iterator[Span]:
+    """A change is written after the time that it bears: a doubt begins later than that, and ends later."""
+    begin: float | None = None
+    for entry in row.history:
+        if entry.after is State.IN_DOUBT and begin is None:
+            begin = entry.at
+        elif entry.after is not State.IN_DOUBT and begin is not None:
+            yield Span(begin, entry.at)
+            begin = None
+    if begin is not None:
+        yield Span(begin, float("inf"))
+
+
+def _on_record(told: Accounts, row: Row, doubt: Span, before: Listing, now: Listing) -> bool:
+    """Somebody was told of this very doubt before: semel says nothing that is not on record. Or it bears a
+    time before the list before, and nothing stood still since then that could have been writing it."""
+    first = doubt == next(_doubts_of(row))
+    knew = any(
+        one.problem == "in-doubt" and one.call == row.id
+        and doubt.begin < one.at < now.begin and (first or doubt.begin < one.asked_at)
+        for one in told.seen_of[row.step]
+    )  # fmt: skip
+    listed = row.id in before.ids and doubt.begin < before.begin
+    long_ago = doubt.begin < min(before.begin, now.begin - LANDS)
+    quiet = Span(min(before.begin, now.begin - LANDS), now.end)
+    troubled = any(one.begin < quiet.end and quiet.begin < one.end for one in told.troubled)
+    return knew or listed or (long_ago and not troubled)
+
+
 def answers_of_strangers(told: Accounts) -> Found:
     """Whatever an agent was told was said by semel, and is one of the things that it says."""
     for seen in told.seen:
@@ -152,11 +243,32 @@ def doubt_without_account(told: Accounts) -> Found:
 def diverged_without_cause(told: Accounts) -> Found:
     """All starts of an agent do the same. What a semel gave again shortly before it was killed is not marked
     as asked: only then a later call of the same attempt may be held as diverged."""
-    began: dict[str, float] = {}
     for seen in told.seen:
-        first = began.setdefault(seen.log, seen.asked_at)
-        if seen.problem == "diverged" and not any(first < death < seen.at for death in told.deaths):
+        if seen.problem == "diverged" and not any(
+            one.log == seen.log
+            and one.is_answer
+            and one.semel != "executed"
+            and _mark_was_lost(told, one, seen)
+            for one in told.seen
+        ):
             yield seen.step, "held as diverged, though nothing was lost"
+
+
+def _mark_was_lost(told: Accounts, given: Seen, held: Seen) -> bool:
+    """The semel that gave it was killed before it had a second to mark it, between the two. While it stood
+    still, or the store was not there, it could not."""
+    return any(
+        death.port == given.port
+        and given.asked_at < death.at < held.at
+        and death.at < given.at + MARKED + _hindered(told, given, death)
+        for death in told.deaths
+    )
+
+
+def _hindered(told: Accounts, given: Seen, death: Death) -> float:
+    """For how long, between the answer and the death."""
+    spans = [one for one in told.troubled if one.port in (0, death.port)]
+    return sum(max(0.0, min(one.end, death.at) - max(one.begin, given.asked_at)) for one in spans)
 
 
 def one_call_per_step(told: Accounts) -> Found:
@@ -194,11 +306,13 @@ def defects(told: Accounts) -> Found:
 CHECKS: tuple[Callable[[Accounts], Found], ...] = (
     second_effects,
     answers_that_changed,
+    answers_nobody_gave,
     answers_lost,
     effects_without_account,
     answers_out_of_nothing,
     left_pending,
     not_listed,
+    hidden_doubts,
     answers_of_strangers,
     doubt_without_account,
     diverged_without_cause,

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
@@ -27,13 +27,21 @@ EVERY = 0.4
 JSON = {"Content-Type": "application/json"}
 
 
+class Listing(NamedTuple):
+    """All that was listed in doubt, and the times between which it was asked for and had come."""
+
+    begin: float
+    end: float
+    ids: frozenset[str]
+
+
 class Clerk:
-    """`port`: of a semel that is up, or None."""
+    """`port`: of a semel that is up, or None. `shown`: every list that came whole."""
 
     def __init__(self, books: Books, port: Callable[[], int | None]) -> None:
         self._books, self._port = books, port
         self.said: Counter[str] = Counter()
-        self.listed: set[str] = set()  # whatever was listed in doubt at some time
+        self.shown: list[Listing] = []
 
     async def work(self) -> None:
         while True:
@@ -47,8 +55,10 @@ class Clerk:
                 continue  # it was killed, or it stands still
 
     async def _round(self, port: int) -> None:
-        for found in await listed(port, "in_doubt"):
-            self.listed.add(found["id"])
+        begin = time.time()
+        doubtful = await listed(port, "in_doubt")
+        self.shown.append(Listing(begin, time.time(), frozenset(found["id"] for found in doubtful)))
+        for found in doubtful:
             if crc32(found["id"].encode()) % 100 < 100 * ATTENDED:
                 await self._attend(port, found["id"])
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from proxy.admin.desk import LocalDesk
@@ -56,6 +58,16 @@ def _another_answer_is_replayed() -> None:
     Answers.produce = another  # type: ignore[method-assign]
 
 
+def _answers_are_rewritten() -> None:
+    """For the caller and the record alike: semel agrees with itself."""
+    data = Capture.data
+
+    async def other(self: Capture, chunk: bytes) -> None:
+        await data(self, chunk.replace(b'"pad"', b'"dap"'))
+
+    Capture.data = other  # type: ignore[method-assign]
+
+
 def _doubt_is_hidden() -> None:
     calls = LocalDesk.calls
 
@@ -66,11 +78,30 @@ def _doubt_is_hidden() -> None:
     LocalDesk.calls = others  # type: ignore[method-assign]
 
 
+def _young_doubt_is_hidden() -> None:
+    """For a while only: in the end all of it is listed."""
+    calls = LocalDesk.calls
+
+    def is_shown(call: dict[str, Any]) -> bool:
+        if call["state"] != "in_doubt":
+            return True
+        sent_at = datetime.fromisoformat(call["sent_at"] or call["created_at"])
+        return time.time() - sent_at.timestamp() > 4
+
+    async def others(self: LocalDesk, query: Any) -> dict[str, Any]:
+        whole = await calls(self, query)
+        return whole | {"calls": [call for call in whole["calls"] if is_shown(call)]}
+
+    LocalDesk.calls = others  # type: ignore[method-assign]
+
+
 DEFECTS: dict[str, Callable[[], None]] = {
     "orphans are released": _orphans_are_released,
     "handed on before the commit": _handed_on_before_the_commit,
     "another answer is replayed": _another_answer_is_replayed,
+    "answers are rewritten": _answers_are_rewritten,
     "doubt is hidden": _doubt_is_hidden,
+    "young doubt is hidden": _young_doubt_is_hidden,
 }
 
 

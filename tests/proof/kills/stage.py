@@ -245,7 +245,7 @@ class Store(Player):
 
     @property
     def troubles(self) -> int:
-        return self._harmed + self._wire.struck
+        return self._harmed + len(self._wire.struck)
 
     def processes(self) -> list[int]:
         return self._server.processes()

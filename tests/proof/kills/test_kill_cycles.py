@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import os
 import random
 import time
@@ -13,7 +15,7 @@ import pytest
 from tests.counts import SOAK, count
 from tests.proof.kills.campaign import Campaign
 from tests.proof.kills.servers import Postgres, ValkeyServer
-from tests.proof.report import report
+from tests.proof.report import Figure, report
 from tests.servers.postgres import postgres
 from tests.servers.valkey import valkey
 
@@ -21,37 +23,80 @@ EMBEDDED, SERVERS = count(100, 2000), count(30, 500)
 pytestmark = pytest.mark.timeout(3600 if SOAK else 240)
 
 
+COUNTS = (
+    "cycles",
+    "calls",
+    "agents_started",
+    "answers_seen",
+    "in_doubt_at_some_time",
+    "settled_by_operator",
+    "listed_at_the_end",
+    "held_as_diverged",
+    "passed_without_record",
+    "second_effects",
+    "answers_lost",
+)
+
+
+def figures_of(campaign: Campaign, came_to: str) -> dict[str, Figure]:
+    """`result`: how many breaches each check found, where any did; else what the campaign came to."""
+    figures = campaign.figures
+    return {
+        "seed": campaign.seed,
+        "result": dict(figures.breaches) or came_to,
+        "by_victim": dict(figures.by_victim),
+        "relay_faults_drawn": dict(figures.relay_faults_drawn),
+        "relay_faults_struck": dict(figures.relay_faults_struck),
+        "effects": dict(figures.effects),
+        **{name: figures.counts[name] for name in COUNTS},
+    }
+
+
 async def run(campaign: Campaign, store: str, cycles: int) -> None:
     cycles = int(os.environ.get("TEST_CYCLES", cycles))
     print(f"seed {campaign.seed} (set TEST_SEED to use it again)")
     began = time.monotonic()
-    await campaign.run(cycles)
-    figures = campaign.figures
-    counts = figures.counts
-    report(
-        "kills",
-        store,
-        {
-            "seed": campaign.seed,
-            "cycles": counts["cycles"],
-            "by_victim": dict(figures.by_victim),
-            "relay_faults": dict(figures.relay_faults),
-            "calls": counts["calls"],
-            "agents_started": counts["agents_started"],
-            "answers_seen": counts["answers_seen"],
-            "effects": dict(figures.effects),
-            "in_doubt_at_some_time": counts["in_doubt_at_some_time"],
-            "settled_by_operator": counts["settled_by_operator"],
-            "listed_at_the_end": counts["listed_at_the_end"],
-            "held_as_diverged": counts["held_as_diverged"],
-            "passed_without_record": counts["passed_without_record"],
-            "second_effects": counts["second_effects"],
-            "answers_lost": counts["answers_lost"],
-            "seconds": round(time.monotonic() - began, 1),
-        },
-    )
+    counts, came_to = campaign.figures.counts, "broke off"
+    try:
+        await campaign.run(cycles)
+        came_to = "held"
+    finally:  # also of one that failed: a figure that is told only where it is 0 says nothing
+        seconds = round(time.monotonic() - began, 1)
+        report("kills", store, {**figures_of(campaign, came_to), "seconds": seconds})
     assert counts["cycles"] == cycles
     assert counts["in_doubt_at_some_time"], "no kill hit a call under way: the campaign shows nothing"
+
+
+class Played(Campaign):
+    """Has found this already, and ends so."""
+
+    async def run(self, cycles: int) -> None:
+        self.figures.counts.update(cycles=cycles, in_doubt_at_some_time=1, second_effects=2)
+        self.figures.breaches.update(self.planted.split())
+        if self.planted or not cycles:
+            raise AssertionError("seed 1")
+
+
+@pytest.mark.parametrize(
+    ("found", "cycles", "result"),
+    [
+        ("second_effects second_effects left_pending", 1, {"second_effects": 2, "left_pending": 1}),
+        ("", 0, "broke off"),
+        ("", 1, "held"),
+    ],
+)
+async def test_figures_are_told_whatever_a_campaign_comes_to(
+    found: str, cycles: int, result: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that did not hold still fails."""
+    monkeypatch.setenv("SEMEL_REPORT", str(tmp_path / "report"))
+    monkeypatch.setenv("TEST_CYCLES", str(cycles))
+    fails = contextlib.nullcontext() if result == "held" else pytest.raises(AssertionError, match="seed 1")
+    with fails:
+        await run(Played(tmp_path, 1, planted=found), "embedded", cycles)
+    (line,) = (tmp_path / "report").read_text().splitlines()
+    told = json.loads(line)
+    assert (told["result"], told["second_effects"]) == (result, 2)
 
 
 def seeded() -> int:

@@ -17,7 +17,9 @@ FOUND_BY = {
     "orphans are released": "second_effects|effects_without_account",
     "handed on before the commit": "answers_lost|answers_that_changed",
     "another answer is replayed": "answers_that_changed",
+    "answers are rewritten": "answers_nobody_gave",
     "doubt is hidden": "not_listed",
+    "young doubt is hidden": "hidden_doubts",
 }
 
 
@@ -31,6 +33,7 @@ async def test_a_planted_defect_is_found(defect: str, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, seed, planted=defect)
     with pytest.raises(AssertionError, match=FOUND_BY[defect]) as failed:
         await campaign.run(CYCLES)
+    assert any(re.fullmatch(FOUND_BY[defect], check) for check in campaign.figures.breaches)
     said = str(failed.value)
     print(said)
     assert f"seed {seed}" in said

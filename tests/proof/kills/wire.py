@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tests.origin import reset_on_close
 from tests.proof.kills.draw import SLICED, Harm
 from tests.relay import Act
 
 WHOLE = 65536
+
+
+class Strike(NamedTuple):
+    at: float
+    harm: Harm
 
 
 class Wire:
@@ -28,7 +34,7 @@ class Wire:
         self._door: socket.socket | None = None
         self.port = 0
         self.opened = 0  # connections that somebody took
-        self.struck = 0  # how often harm came to one
+        self.struck: list[Strike] = []  # one for each connection that harm came to
         self._next: deque[Harm] = deque()
         self._alive: dict[Passage, asyncio.Task[None]] = {}
 
@@ -79,8 +85,8 @@ class Wire:
         """No harm comes to later connections."""
         self._next.clear()
 
-    def _count(self) -> None:
-        self.struck += 1
+    def _count(self, harm: Harm) -> None:
+        self.struck.append(Strike(time.time(), harm))
 
     def _accept(self, door: socket.socket) -> None:
         """In one step, so that no connection is left to nobody when the door is shut.
@@ -106,13 +112,14 @@ class Wire:
 class Passage:
     """One connection. In each direction it passes on, until harm comes."""
 
-    def __init__(self, near: socket.socket, planned: Harm | None, count: Callable[[], None]) -> None:
+    def __init__(self, near: socket.socket, planned: Harm | None, count: Callable[[Harm], None]) -> None:
         self._near: socket.socket | None = near  # until it is a stream's
         self._planned, self._count = planned, count
         self._over = asyncio.Event()
         self._resets = False
         self._deaf: set[bool] = set()  # directions in which nothing more is passed on
         self._piece = WHOLE
+        self._slicing: Harm | None = None  # until something was sliced
         self._writers: dict[bool, asyncio.StreamWriter] = {}
 
     async def run(self, target: int) -> None:
@@ -128,7 +135,7 @@ class Passage:
             raise
         self._writers = {False: far_writer, True: writer}
         if self._planned is not None and self._planned.what == SLICED:
-            self._piece = self._planned.piece
+            self.strike(self._planned)
         both = asyncio.gather(self._pass(reader, down=False), self._pass(far_reader, down=True))
         over = asyncio.ensure_future(self._over.wait())
         try:
@@ -151,7 +158,12 @@ class Passage:
             self._near.close()
 
     def strike(self, harm: Harm) -> None:
-        self._count()
+        if self._over.is_set():
+            return  # it has ended already
+        if harm.what == SLICED:
+            self._piece, self._slicing = harm.piece, harm
+            return
+        self._count(harm)
         match harm.what:
             case Act.CUT | Act.RESET:
                 self._deaf = {False, True}
@@ -163,8 +175,6 @@ class Passage:
                 self._deafen(harm)
                 if harm.down in self._writers:
                     _end_of(self._writers[harm.down])
-            case _:
-                self._piece = harm.piece
 
     def _deafen(self, harm: Harm) -> None:
         """What was swallowed is never passed on: it ends with a cut."""
@@ -192,6 +202,9 @@ class Passage:
     async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         """Small pieces, each on its own; the bulk of a large body in larger ones."""
         piece = self._piece if len(data) <= 100 * self._piece else max(self._piece, len(data) // 100)
+        if self._slicing is not None and len(data) > piece:
+            self._count(self._slicing)
+            self._slicing = None
         for start in range(0, len(data), piece):
             writer.write(data[start : start + piece])
             await writer.drain()

@@ -18,10 +18,11 @@ import random
 import re
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from tests.proof.kills.books import Books, Line, answer_to
+from tests.proof.kills.books import Books, Line, answer_to, said_to
 
 LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 KEY = re.compile(rb"(?i)\r\nidempotency-key: *([^\r]*)")
@@ -52,12 +53,12 @@ class World:
         asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
         key = KEY.search(head)
         if method == b"GET":
-            await self._answer(writer, self._probed(asked.get("ref", "")))
+            await self._answer(writer, 200, ("application/json", "0"), self._probed(asked.get("ref", "")))
             return
         await self._pause()
         line = self._act(parts.path[1:2], asked["ref"], int(asked["size"]), key[1] if key else b"")
         await self._pause()
-        await self._answer(writer, answer_to(line), serial=line.serial)
+        await self._answer(writer, *said_to(line))
 
     def _probed(self, step: str) -> bytes:
         found = [json.loads(answer_to(line)) for line in self._books.acts.get(step, [])]
@@ -77,9 +78,12 @@ class World:
         self._books.append(self._file, line)
         return line
 
-    async def _answer(self, writer: asyncio.StreamWriter, body: bytes, serial: int = 0) -> None:
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Serial: {serial}\r\n"
-        whole = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    async def _answer(
+        self, writer: asyncio.StreamWriter, status: int, kept: tuple[str, str], body: bytes
+    ) -> None:
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        named = f"Content-Type: {kept[0]}\r\nX-Serial: {kept[1]}\r\n"
+        whole = f"{head}{named}Content-Length: {len(body)}\r\n\r\n".encode() + body
         cut = self._coin.choice((0, 0, len(whole) - 1, len(whole) // 2))
         if cut:
             writer.write(whole[:cut])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,7 +102,7 @@ def _harms_in(told: Figures) -> Iterator[tuple[str, Figure]]:
 
 
 def simulated(names: Mapping[str, Figures]) -> str:
-    """All histories together, then each planted defect."""
+    """All histories together, what their laws were about, and each planted defect."""
     played = [told for name, told in names.items() if name.startswith("from ")]
     sums = {what: sum(_number(told[what]) for told in played) for what in ("seeds", "events", "violations")}
     planted = [
@@ -109,9 +110,18 @@ def simulated(names: Mapping[str, Figures]) -> str:
         for name, told in names.items()
         if name.startswith("planted: ")
     ]
+    reached: Counter[str] = Counter()
+    for told in played:
+        occasions = told.get("reached", {})
+        assert isinstance(occasions, dict)
+        reached.update({name: int(often) for name, often in occasions.items()})
     return "\n\n".join(
         [
             _table(sums, [[figure(value) for value in sums.values()]]),
+            _table(
+                ("occasion of a law", "how often"),
+                [(name, figure(reached[name])) for name in sorted(reached)],
+            ),
             _table(("planted defect", "found at seed", "by"), planted),
         ]
     )

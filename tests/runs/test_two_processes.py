@@ -8,6 +8,8 @@ import pytest
 
 from proxy.core.occurrence import MARK_LAG
 from proxy.errors import UpstreamUnreachable
+from proxy.recovery import sweep_once
+from proxy.upstream.base import Lost
 from tests.exchange.stage import Talk, answers, not_sent, until
 from tests.exchange.virtual_time import in_virtual_time
 from tests.runs import scenes
@@ -165,6 +167,27 @@ async def test_a_read_that_failed_and_is_tried_at_the_other_proxy_is_the_same_ca
     again = right.next("a2")
     assert (await again.read("look")).body == seen
     assert [call.occurrence for call in left.semel.rows() if call.safe] == [1]
+
+
+@in_virtual_time
+async def test_a_problem_that_is_not_written_down_is_not_given() -> None:
+    """A proxy stood still, was taken for dead, and its read was released. What it would tell when it wakes is
+    nowhere, and a later attempt would take another way: it asks anew. Found by the simulation (seed 1014)."""
+    left, right = two()
+    semel, talk = left.semel, Talk()
+    if not semel.world.ground.renews:
+        pytest.skip("an embedded owner keeps its name for as long as it lives")
+    semel.origin.plays("look", talk, not_sent())
+    first = left.start("look", safe=True)
+    await talk.sent.wait()
+    semel.store.declare_dead()
+    assert await sweep_once(right.semel.store, right.semel.ledger, right.semel.notebook) == 1
+    semel.store.renew()
+    talk.end(Lost("no answer"))
+    seen = (await first).body
+    assert (await right.write("mail")).body == b"mail #1"
+    assert (await right.next("a2").read("look")).body == seen
+    assert semel.origin.sent["look"] == 2
 
 
 @in_virtual_time

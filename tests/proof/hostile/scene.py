@@ -36,6 +36,9 @@ class Scene:
     def port(self) -> int:
         return self.semel.port
 
+    def mark_warm(self) -> None:
+        self.warm = Marked.now(self.semel.pid)
+
     def growth(self) -> int:
         """Bytes, at the highest since it was warm."""
         return self.warm.growth()
@@ -96,5 +99,5 @@ async def hostile_scene(
             if not scripts:
                 for _ in range(20):  # what is made once is made
                     await there.still_works()
-            there.warm = Marked.now(semel.pid)
+            there.mark_warm()
             yield there

@@ -152,15 +152,19 @@ class RunAgent:
             if isinstance(got, HELD):
                 return None
             if isinstance(got, UpstreamUnreachable | UpstreamTimeout):
-                if index in self.program.refused or self._goes_past(step):
-                    return Got("problem", 0, type(got).__name__.encode())
+                problem = type(got).__name__.encode()
+                if self._goes_past(index, step, problem):
+                    return Got("problem", 0, problem)
                 if self.fate.happens(0.3):
                     return None
             await asyncio.sleep(self.fate.one_of(PAUSES))
         return None
 
-    def _goes_past(self, step: str) -> bool:
-        """Somebody else will do: the next step is taken instead."""
+    def _goes_past(self, index: int, step: str, problem: bytes) -> bool:
+        """Somebody else will do: the next step is taken instead. Whoever did so once does so again; and who
+        tried again, and was refused then, tries again."""
+        if index in self.program.refused:
+            return self.program.refused[index] == (0, problem)
         return not self.certain and self.program.is_exact(step) and self.fate.happens(0.7)
 
     async def _ask(

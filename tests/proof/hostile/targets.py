@@ -106,7 +106,7 @@ TARGETS = {
             "a run without a name": declined(to(b"/@/pay/x"), 400),
             "a run with a space": declined(to(b"/@a%20b/pay/x"), 400),
             "a run with a line end": declined(to(b"/@a%0d%0ab/pay/x"), 400),
-            "a run of dots": taken(to(b"/@../pay/x"), b"POST /x|", anywhere=False),
+            "a run of dots": declined(to(b"/@../pay/x"), 400),
             "a run with a slash": declined(to(b"/@a%2fb/pay/x"), 400),
             "a run of a thousand letters": declined(to(b"/@" + b"r" * 1000 + b"/pay/x"), 400),
             "an attempt without a name": declined(to(b"/@run+/pay/x"), 400),

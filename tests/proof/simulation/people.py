@@ -63,7 +63,7 @@ class People(Scene):
             verdict=Verdict.EXECUTED if executed else Verdict.NOT_EXECUTED,
             reason="asked the upstream",
             actor="ada",
-            version=None,
+            version=row.version,
             body=b"a person's word" if executed else None,
         )
         try:

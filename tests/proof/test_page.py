@@ -10,7 +10,9 @@ import pytest
 
 from tests.proof import page
 from tests.proof.report import commit_of, report
+from tests.proof.simulation.planted import FOUND_BEFORE, PLANTED
 
+PEAK = "peak memory growth MB"
 KILLS = {"embedded": 2_000, "postgres": 500, "valkey": 500}
 
 
@@ -35,7 +37,17 @@ def test_the_runs_were_as_long_as_they_had_to_be() -> None:
         figures = measured["kills"][store]
         assert figures["cycles"] == cycles
         assert (figures["second_effects"], figures["answers_lost"]) == (0, 0)
-        assert figures.get("result", "held") == "held"  # older lines were written only where it did
+        assert figures["result"] == "held"
+    played = [told for name, told in measured["simulation"].items() if name.startswith("from ")]
+    assert sum(int(str(told["seeds"])) for told in played) >= 100_000
+    assert {told["violations"] for told in played} == {0}
+    assert {f"planted: {name}" for name in (*PLANTED, *FOUND_BEFORE)} <= measured["simulation"].keys()
+    assert {told["desynchronised"] for told in measured["hostile"].values() if "desynchronised" in told} == {
+        0
+    }
+    peaks = [told[PEAK] for told in measured["hostile"].values() if PEAK in told]
+    assert peaks
+    assert all(isinstance(peak, int | float) and peak < 100 for peak in peaks)
 
 
 def test_the_last_line_of_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "proxy.spans", raising=False)
     monkeypatch.delattr("proxy.spans", raising=False)
     assert make_spans(Traces.OFF, print) is None
-    with pytest.raises(ConfigurationError, match=r"pip install 'semel\[otel\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install '\.\[otel\]'"):
         make_spans(Traces.OTLP, print)
 
 

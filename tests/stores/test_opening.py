@@ -26,7 +26,7 @@ async def test_a_store_without_its_driver_says_what_to_install(
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for name in [name for name in sys.modules if name.startswith(("proxy.store.postgres", "psycopg."))]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ConfigurationError, match=r"pip install 'semel\[postgres\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install '\.\[postgres\]'"):
         await open_store(Place(store=f"{scheme}://u:hunter@host/db", state=tmp_path))
 
 

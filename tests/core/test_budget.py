@@ -168,26 +168,19 @@ def test_what_never_comes_back_says_so() -> None:
     assert (alone.used, alone.until) == (0, None)
 
 
-def test_of_two_limits_the_one_that_stands_longest_is_told() -> None:
+@pytest.mark.parametrize(
+    ("calls_for", "money_for", "longest"), [(60.0, 3600.0, Meter.USD), (3600.0, 60.0, Meter.CALLS)]
+)
+def test_of_two_limits_the_one_that_stands_longest_is_told(
+    calls_for: float, money_for: float, longest: Meter
+) -> None:
     """Whoever waits so long is not refused by the other one then."""
-    both = rule(Rate(1, 60.0), Allowance(Decimal("0.10"), 3600.0), Cost(usd=Decimal("0.10")))
+    both = rule(Rate(1, calls_for), Allowance(Decimal("0.10"), money_for), Cost(usd=Decimal("0.10")))
     spending = Spending()
     spending.apply(charged(both))
     told = used_up(charged(both), spending.of(TENANT))
     assert told is not None
-    assert told.meter is Meter.USD
-    assert told.until is not None
-    assert spending.exceeded(charged(both, at=told.until)) is None
-
-
-def test_that_is_so_whichever_of_the_two_it_is() -> None:
-    """Calls for an hour and money for a minute: the calls stand in the way longer."""
-    both = rule(Rate(1, 3600.0), Allowance(Decimal("0.10"), 60.0), Cost(usd=Decimal("0.10")))
-    spending = Spending()
-    spending.apply(charged(both))
-    told = used_up(charged(both), spending.of(TENANT))
-    assert told is not None
-    assert told.meter is Meter.CALLS
+    assert told.meter is longest
     assert told.until is not None
     assert spending.exceeded(charged(both, at=told.until)) is None
 

@@ -8,39 +8,23 @@ import pytest
 
 from proxy.core.frontier import Again, ByState, Frontier, is_sealed, is_used_up, recall
 from proxy.core.intent import State, evolve
-from proxy.core.occurrence import Ask, Existing, Join, New, Why, choose_occurrence
+from proxy.core.occurrence import Existing, Join, New, Why, choose_occurrence
 from proxy.core.policy import Repeat
 from proxy.core.run_record import InRun, Receipt
 from proxy.core.runs import (
     End,
-    Exchange,
     Occurrence,
     Standing,
     after_delivery_ended,
     after_delivery_started,
     step_of,
 )
+from tests.core.occurrences import NOWHERE, ask, row, x
 from tests.stores import calls
 
-NOWHERE = Frontier()
 BEFORE = Frontier(last_effect=9)  # an effect stands behind all rows here, and the attempt has not asked it
 BEYOND = Frontier(last_effect=9, asked=9)
 KEY = frozenset({"k"})
-
-
-def ask(attempt: str = "a1", **more: object) -> Ask:
-    return replace(Ask(attempt=attempt, safe=False, proxy="p1"), **more)  # type: ignore[arg-type]
-
-
-def x(attempt: str = "a1", end: End = End.COMPLETE, **more: object) -> Exchange:
-    made = Exchange(number=1, attempt=attempt, fence=1, owner="p1", end=end)
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
-def row(n: int, *exchanges: Exchange, state: State | None = State.DONE, **more: object) -> Occurrence:
-    numbered = tuple(replace(e, number=i) for i, e in enumerate(exchanges, 1))
-    made = Occurrence(n=n, seq=n, safe=False, state=state, fence=1, claimed_by="a1", exchanges=numbered)
-    return replace(made, **more)  # type: ignore[arg-type]
 
 
 def told(*problems: tuple[str, str, int], state: State = State.IN_DOUBT) -> Occurrence:

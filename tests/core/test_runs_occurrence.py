@@ -10,7 +10,6 @@ from proxy.core.frontier import Frontier, is_used_up
 from proxy.core.intent import State
 from proxy.core.occurrence import (
     MARK_LAG,
-    Ask,
     AwaitMark,
     Existing,
     Join,
@@ -24,8 +23,6 @@ from proxy.core.policy import Mode, Repeat, Scope
 from proxy.core.run_record import Receipt
 from proxy.core.runs import (
     End,
-    Exchange,
-    Occurrence,
     after_claim,
     after_delivery_ended,
     after_delivery_started,
@@ -35,23 +32,7 @@ from proxy.core.runs import (
     retry_is_durable,
     with_dead_owners,
 )
-
-NOWHERE = Frontier()
-
-
-def ask(attempt: str = "a1", **more: object) -> Ask:
-    return replace(Ask(attempt=attempt, safe=False, proxy="p1"), **more)  # type: ignore[arg-type]
-
-
-def x(attempt: str = "a1", end: End = End.COMPLETE, **more: object) -> Exchange:
-    made = Exchange(number=1, attempt=attempt, fence=1, owner="p1", end=end)
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
-def row(n: int, *exchanges: Exchange, state: State | None = State.DONE, **more: object) -> Occurrence:
-    numbered = tuple(replace(e, number=i) for i, e in enumerate(exchanges, 1))
-    made = Occurrence(n=n, seq=n, safe=False, state=state, fence=1, claimed_by="a1", exchanges=numbered)
-    return replace(made, **more)  # type: ignore[arg-type]
+from tests.core.occurrences import NOWHERE, ask, row, x
 
 
 def test_the_nth_identical_call_of_an_attempt_is_the_nth_recorded_one() -> None:

@@ -71,15 +71,24 @@ class Answers:
         """In a run: when its agent comes back, this is asked for again."""
         answer = call.answer
         if answer is not None and answer.place is Place.INLINE and call.state is State.DONE:
-            self._keep(call, answer, None)
+            self._keep(call, answer, None, None)
+
+    def stands_while(self, call: Call) -> int | None:
+        """The store's stamp under which this very row was read: while it is the present one, the row stands.
+        None: that cannot be said."""
+        hot = self._hot.get(call.key)
+        return hot.stamp if hot is not None and hot.call is call else None
 
     async def row(self, key: bytes) -> Call | None:
         """What the store has. For an answer at hand it need only say whether its row still stands, and not
         even that while nothing settled has changed."""
-        hot = self._hot.get(key)
+        hot, stamp = self._hot.get(key), self._store.settled_stamp()
         if hot is None:
-            return await self._store.get(key)
-        stamp = self._store.settled_stamp()
+            call = await self._store.get(key)
+            answer = None if call is None or call.state is not State.DONE else call.answer
+            if call is not None and answer is not None and answer.place is Place.INLINE:
+                self._keep(call, answer, None, stamp)
+            return call
         if stamp is not None and stamp == hot.stamp:
             return hot.call
         call = await self._store.get(key, hot.call)
@@ -163,15 +172,16 @@ class Answers:
             answer.status, self._codec.open_head(answer.head), self._codec.open_body(answer.body)
         )
         if call.state is State.DONE:  # others change without the stamp
-            self._keep(call, answer, produced)
+            same = hot is not None and hot.call is call
+            self._keep(call, answer, produced, hot.stamp if hot is not None and same else None)
         return produced
 
-    def _keep(self, call: Call, answer: Answer, produced: Produced | None) -> None:
+    def _keep(self, call: Call, answer: Answer, produced: Produced | None, stamp: int | None) -> None:
         size = len(answer.head) + len(answer.body) + len(call.request)
         if size > HOT_SIZE:
             return
         before = self._hot.pop(call.key, None)
-        self._hot[call.key] = AtHand(call, produced, None, size)
+        self._hot[call.key] = AtHand(call, produced, stamp, size)
         self._hot_bytes += size - (before.size if before is not None else 0)
         while len(self._hot) > HOT or self._hot_bytes > HOT_BYTES:
             self._hot_bytes -= self._hot.popitem(last=False)[1].size

@@ -27,6 +27,7 @@ from proxy.front.handler import Handler
 from proxy.front.incoming import RequestLimits
 from proxy.front.listener import Listener
 from proxy.front.own import OwnPages
+from proxy.front.recall import Recall
 from proxy.front.sign_in import SignIn
 from proxy.front.tools import ToolDesk
 from proxy.keeping import first_sweep, open_store, place_of
@@ -186,14 +187,12 @@ class App:
             limits=sparing(captures),
         )
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
-        lifetimes = lifetimes_in(lambda: watch.current)
-        segments = segments_in(lambda: watch.current)
         desk = LocalDesk(
             store=store,
             codec=codec,
             clock=clock,
-            lifetimes=lifetimes,
-            segments=segments,
+            lifetimes=lifetimes_in(lambda: watch.current),
+            segments=segments_in(lambda: watch.current),
             retention=settings.runs.retention,
             decided=books.changed_beside,
             probe=probes_in(lambda: watch.current, works.doubts),
@@ -209,12 +208,15 @@ class App:
         )
         tokens = None if settings.auth is None else settings.auth.tokens
         door = Door(tokens)
+        recall = Recall(works, policies=lambda: watch.current, clock=clock, observer=observer)
+        recalls = recall if settings.recall and spans is None else None  # a span begins with the request
         handler = Handler(
             exchange=works.exchange,
             runs=works.runs,
             books=books,
             shadow=shadow,
             tools=ToolDesk(workshop, reports),
+            recall=recalls,
             policies=lambda: watch.current,
             veiling=Veiling(store.secret, settings.is_encrypted),
             observer=observer,
@@ -249,6 +251,7 @@ class App:
                 connections=limits.connections, header_timeout=limits.header_timeout, headers=limits.headers
             ),
             refused=handler.refused_before_request,
+            recall=recalls,
         )
         listen = settings.listen
         server = await asyncio.get_running_loop().create_server(

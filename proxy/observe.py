@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from proxy.core.intent import Call
 from proxy.core.policy import PolicySet
@@ -11,6 +11,8 @@ from proxy.core.policy import PolicySet
 # Events that are counted beside being told.
 DIVERGED, POLLING, DRIFT, COLLECTED = "diverged", "looks-like-polling", "drift", "collected"
 RECOVERED = "recovered"
+
+T = TypeVar("T")
 
 
 class Served(NamedTuple):
@@ -47,6 +49,9 @@ class Sent(NamedTuple):
 class Observer(Protocol):
     def served(self, told: Served) -> None: ...
 
+    def again(self, told: Served) -> Callable[[float], None]:
+        """The very same may be told many times, but for the seconds it takes: what is called for each."""
+
     def sent(self, told: Sent) -> None: ...
 
     def store_took(self, operation: str, seconds: float) -> None: ...
@@ -71,6 +76,10 @@ class Deaf:
 
     def served(self, told: Served) -> None:
         """Not listening."""
+
+    def again(self, told: Served) -> Callable[[float], None]:
+        """As if it were told anew."""
+        return lambda seconds: self.served(told._replace(seconds=seconds))
 
     def sent(self, told: Sent) -> None:
         """Not listening."""
@@ -105,13 +114,13 @@ def _to_all(listeners: list[Callable[..., None]]) -> Callable[..., None]:
     return tell
 
 
-def _of_a_call(listeners: list[Callable[[Served], None]]) -> Callable[[Served], None]:
+def _of_a_call(listeners: list[Callable[[T], None]]) -> Callable[[T], None]:
     """For every call: passing on whatever there is costs as much as counting it."""
     if len(listeners) != 2:
         return _to_all(listeners)
     first, second = listeners
 
-    def tell(told: Served) -> None:
+    def tell(told: T) -> None:
         first(told)
         second(told)
 
@@ -129,6 +138,7 @@ class Everyone:
         def all_who(hear: str) -> Callable[..., None]:
             return _to_all(who(hear))
 
+        self._hear_calls = [one for one in observers if type(one).served is not Deaf.served]
         self.served: Callable[[Served], None] = _of_a_call(who("served"))
         self.sent: Callable[[Sent], None] = all_who("sent")
         self.store_took: Callable[[str, float], None] = all_who("store_took")
@@ -137,3 +147,6 @@ class Everyone:
         self.spent: Callable[[Call], None] = all_who("spent")
         self.entered: Callable[[Call], None] = all_who("entered")
         self.noted = all_who("noted")
+
+    def again(self, told: Served) -> Callable[[float], None]:
+        return _of_a_call([one.again(told) for one in self._hear_calls])

@@ -229,6 +229,13 @@ SETTINGS = _level(
     Field("runs", "Runs.", nested(RUNS, Runs), "{}"),
     Field("owners", "How processes on one store watch each other.", nested(OWNERS, Owners), "{}"),
     Field("gc", "Housekeeping.", nested(GC, Gc), "{}"),
+    Field(
+        "recall",
+        "Give a request that came before, byte for byte, its recorded answer where it arrives; off: every "
+        "request is read and named anew. What is given is the same.",
+        boolean,
+        "true",
+    ),
     Field("reload", "Read policies again when they change; a bad file keeps the old ones.", boolean, "true"),
     Field(
         "traces",

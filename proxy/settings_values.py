@@ -136,6 +136,7 @@ class Settings:
     owners: Owners = field(default_factory=Owners)
     gc: Gc = field(default_factory=Gc)
     reload: bool = True
+    recall: bool = True
     traces: Traces = Traces.OFF
 
     @property

@@ -6,6 +6,7 @@ keeps its record. Owners' hearts beat fast, so that a death is noticed while a t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from proxy.store.base import Query, RunQuery, Store
 from proxy.store.opening import Place, open_store
 
 EMBEDDED = "embedded"
+# The whole suite runs with `SEMEL_RECALL=false` too; a process of its own has it from its environment.
+RECALL = os.environ.get("SEMEL_RECALL") or "true"
 HEARTBEAT, DEAD_AFTER = 0.1, 0.5
 OWNERS = {"owners.heartbeat": f"{HEARTBEAT * 1000:.0f}ms", "owners.dead_after": f"{DEAD_AFTER * 1000:.0f}ms"}
 

@@ -34,6 +34,7 @@ async def semel(
         "state": str(tmp_path / "state"),
         **(ambient.settings() if store is None else {"store": store}),
         "policies": [str(policies)],
+        "recall": ambient.RECALL,
         **(settings or {}),
     }
     app = await App.start(load_settings(flags, {}, tokens=tokens), log=LogObserver(log or io.StringIO()))

@@ -6,6 +6,7 @@ operators use the same functions, so there is no second logic anywhere.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -74,6 +75,7 @@ __all__ = [
     "forget",
     "is_stale",
     "orphaned",
+    "replays_until",
     "resend",
     "resolved",
     "settle",
@@ -113,6 +115,15 @@ def is_stale(row: Call, rule: Rule | None, now: float) -> bool:
     if rule is None or rule.max_age is None or row.state is not State.DONE or not row.safe:
         return False
     return row.answer is not None and now - row.answer.recorded_at > rule.max_age
+
+
+def replays_until(row: Call, rule: Rule) -> float:
+    """A row that `decide` has just called a Replay it calls one again, to the same ask, until then; but for
+    changes of the row."""
+    ends = [] if row.expires_at is None else [row.expires_at]
+    if rule.max_age is not None and rule.stale is not OnStale.SERVE and row.safe and row.answer is not None:
+        ends.append(row.answer.recorded_at + rule.max_age)
+    return min(ends, default=math.inf)
 
 
 def _from_record(row: Call, *, refresh: bool, rule: Rule | None, now: float) -> Decision:

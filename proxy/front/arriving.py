@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from proxy.errors import BadRequest, HeadersTooLarge, Refusal
 from proxy.front.bodies import Bodies
@@ -30,6 +30,11 @@ class ConnectionLimits:
     headers: int = 64 * 1024
 
 
+class Recalls(Protocol):
+    def answer(self, data: bytes, write: Callable[[bytes], None]) -> bool:
+        """Whether `data` is a request that is known, and was answered by `write`."""
+
+
 class Arrives(HandsOver):
     __slots__ = (
         "_behind_head",
@@ -42,6 +47,7 @@ class Arrives(HandsOver):
         "_head_watched",
         "_last_bytes",
         "_reading_head",
+        "_recall",
         "_whole",
         "closing",
         "limits",
@@ -53,11 +59,13 @@ class Arrives(HandsOver):
         serve: Callable[[HttpRequest], Awaitable[Reply]],
         limits: ConnectionLimits,
         whole: WholeReader,
+        recall: Recalls | None,
         **settings: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(manager, serve, **settings)
         self.limits = limits
         self._whole = whole
+        self._recall = recall  # None: what comes here means something else on another connection
         self.closing = False
         self._reading_head = True
         self._from_first_byte = True  # the head that is awaited or being read, that is
@@ -71,6 +79,14 @@ class Arrives(HandsOver):
         self._gathered = b""  # a head and a part of its body, as long as nobody else knows of them
 
     @abstractmethod
+    def _can_write(self) -> bool:
+        """Whether a short reply would go out without anybody waiting for it."""
+
+    @abstractmethod
+    def write_soon(self, data: bytes) -> None:
+        """A short reply, together with those of other connections."""
+
+    @abstractmethod
     def _refuse(self, refusal: Refusal) -> None:
         """Say so, and end the connection."""
 
@@ -79,10 +95,13 @@ class Arrives(HandsOver):
         if gathering:
             data, self._gathered = self._gathered + data, b""
         if self._reading_head and self._is_between_requests() and len(data) <= self.limits.headers:
+            recall = self._recall
+            if recall is not None and self._can_write() and recall.answer(data, self._write_recalled):
+                return
             read = self._whole.read(data)
             if isinstance(read, Whole):
                 self._head_watched, self._behind_head = True, len(read.body)
-                self.begin(read)
+                self.begin(read, b"" if recall is None else data)
                 return
             if isinstance(read, Incomplete) and len(data) + read.missing <= self.limits.headers:
                 if not gathering:
@@ -90,6 +109,14 @@ class Arrives(HandsOver):
                 self._gathered = data
                 return
         self._parse(data)
+
+    def _write_recalled(self, reply: bytes) -> None:
+        """A whole turn: one request has come, and this is its reply."""
+        if self._head_timer is not None:
+            self._stop_timer()
+        self.handed_over = None
+        self.write_soon(reply)
+        self._await_the_next()
 
     def _parse(self, data: bytes) -> None:
         """By aiohttp, whatever it is."""

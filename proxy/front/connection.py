@@ -44,7 +44,8 @@ class Connection(Arrives):
         inside: Inside | None,
         **settings: Any,  # noqa: ANN401 (aiohttp's)
     ) -> None:
-        super().__init__(listener, listener.handler, listener.limits, listener.whole, **settings)
+        recall = listener.recall if inside is None else None
+        super().__init__(listener, listener.handler, listener.limits, listener.whole, recall, **settings)
         self._listener = listener
         self.inside = inside  # what the CONNECT said that it came through
         self.tunnel: Tunnel | None = None  # what it has become
@@ -142,6 +143,9 @@ class Connection(Arrives):
             self.tunnel.end()
 
     # ---- leaving ----
+
+    def _can_write(self) -> bool:
+        return not self._paused and self.transport is not None and not self.transport.is_closing()
 
     def write(self, data: bytes) -> None:
         if self.transport is None or self.transport.is_closing():

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
-from proxy.asking import Labels, Unrecorded, unheard
+from proxy.asking import Labels, Replayed, Unrecorded, unheard
 from proxy.core.clauses import Wire
 from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
@@ -37,6 +37,7 @@ from proxy.front.incoming import (
 )
 from proxy.front.mcp import McpDesk
 from proxy.front.naming import Namer
+from proxy.front.recall import Recall
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
 from proxy.front.sending import WARM
@@ -72,7 +73,9 @@ class Handler:
         forward: ForwardProxy,
         shadow: Shadow,
         tools: ToolDesk,
+        recall: Recall | None = None,
     ) -> None:
+        self._recall = recall
         self._exchange = exchange
         self._runs = runs
         self._books = books
@@ -209,9 +212,14 @@ class Handler:
             return await self._giver.pass_on(incoming, writer, tale)
         if isinstance(reply, HandedOut):
             return self._giver.hand_out(reply, writer, tale)
-        if reply.delivery is None:
-            return await self._giver.give(reply, request, incoming, writer, tale)
-        return await self._giver.hand_over(reply.delivery, reply, request, incoming, writer, tale)
+        if reply.delivery is not None:
+            return await self._giver.hand_over(reply.delivery, reply, request, incoming, writer, tale)
+        written = await self._giver.give(reply, request, incoming, writer, tale)
+        if self._recall is not None and isinstance(reply, Replayed) and _is_alike_each_time(asked, request):
+            told = tale.served(request.method, writer.size, 0.0)._replace(delivered=True)
+            rule = incoming.match.rule
+            self._recall.learn(request.raw, reply, told, policies=asked.policies, rule=rule)
+        return written
 
     # ---- what is no call ----
 
@@ -287,3 +295,9 @@ class Handler:
         """For what never became a request: malformed, too slow, too large a head."""
         problem = problem_of(refusal)
         self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
+
+
+def _is_alike_each_time(asked: Asked, request: HttpRequest) -> bool:
+    """Whether the same bytes ask for the same, in the same words: not what has a number of its own, nor what
+    is done by whoever asks."""
+    return bool(request.raw) and request.method != "HEAD" and asked.message is None and asked.errand is None

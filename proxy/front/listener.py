@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import http_parser
 from aiohttp.web import Server
 
-from proxy.front.arriving import ConnectionLimits
+from proxy.front.arriving import ConnectionLimits, Recalls
 from proxy.front.connection import Connection
 from proxy.front.forwarded import Inside
 from proxy.front.whole import WholeReader
@@ -23,13 +23,21 @@ def require_c_parser() -> None:
 class Listener(Server):
     """Makes a Connection for every client and counts them."""
 
-    def __init__(self, handler: Any, *, limits: ConnectionLimits, refused: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        handler: Any,  # noqa: ANN401
+        *,
+        limits: ConnectionLimits,
+        refused: Any,  # noqa: ANN401
+        recall: Recalls | None = None,
+    ) -> None:
         require_c_parser()
         super().__init__(handler, handler_cancellation=True)
         self.handler = handler
         self.limits = limits
         self.refused = refused  # told of every refusal that never became a request
         self.whole = WholeReader()
+        self.recall = recall
         self._to_flush: list[Connection] = []
 
     @property

@@ -40,6 +40,31 @@ class Written:
         await self._connection.drain()
 
 
+def tells_length(headers: Headers) -> bool:
+    return b"content-length" in [name.lower() for name, _ in headers]
+
+
+def composed(
+    status: int, headers: Headers, body: bytes, *, chunked: bool = False, last: bytes = b""
+) -> bytes:
+    """A whole reply. `last`: what is said of the connection."""
+    head = _head(status, headers, chunked=chunked, last=last)
+    if not chunked:
+        return head + body
+    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body) if body else head + b"0\r\n\r\n"
+
+
+def _head(status: int, headers: Headers, *, chunked: bool, last: bytes) -> bytes:
+    lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+    if status == 204:  # no length (RFC 9110, 8.6): a simple client would wait for such a body
+        headers = tuple(pair for pair in headers if pair[0].lower() != b"content-length")
+    lines += [b"%b: %b\r\n" % pair for pair in headers]
+    if chunked:
+        lines.append(b"Transfer-Encoding: chunked\r\n")
+    lines += (last, b"\r\n")
+    return b"".join(lines)
+
+
 class ReplyWriter:
     """One reply on one connection. `whole` for what is at hand, `stream` for what is still arriving."""
 
@@ -64,18 +89,12 @@ class ReplyWriter:
 
     def whole(self, status: int, headers: Headers, body: bytes) -> Written:
         chunked = self._is_chunked(status, headers)
-        head = self._head(status, headers, chunked=chunked)
         if self._has_no_body(status):
             body = b""
+        reply = composed(status, headers, body, chunked=chunked, last=self._last())
         faults.reach(Point.REPLY_STARTED)
         self.known_stream = is_event_stream(headers)
         self.size, self.begun = len(body), True
-        if chunked and body:
-            reply = b"%b%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
-        elif chunked:
-            reply = head + b"0\r\n\r\n"
-        else:
-            reply = head + body
         if self._keep_alive:
             self._connection.write_soon(reply)
         else:
@@ -88,7 +107,7 @@ class ReplyWriter:
         """`head_first`: no part is here yet, and the caller need not wait for one to see the head."""
         chunked = self._is_chunked(status, headers)
         self.known_stream = is_event_stream(headers)
-        pending = self._head(status, headers, chunked=chunked)
+        pending = _head(status, headers, chunked=chunked, last=self._last())
         faults.reach(Point.REPLY_STARTED)
         if head_first:
             self.begun = True
@@ -121,24 +140,14 @@ class ReplyWriter:
     def _is_chunked(self, status: int, headers: Headers) -> bool:
         if self._has_no_body(status):
             return False
-        for name, _ in headers:
-            if len(name) == 14 and name.lower() == b"content-length":
-                return False
+        if tells_length(headers):
+            return False
         if not self._http11:
             self._keep_alive = False  # the end of the connection is the end of the body
             return False
         return True
 
-    def _head(self, status: int, headers: Headers, *, chunked: bool) -> bytes:
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        if status == 204:  # no length (RFC 9110, 8.6): a simple client would wait for such a body
-            headers = tuple(pair for pair in headers if pair[0].lower() != b"content-length")
-        lines += [b"%b: %b\r\n" % pair for pair in headers]
-        if chunked:
-            lines.append(b"Transfer-Encoding: chunked\r\n")
+    def _last(self) -> bytes:
         if not self._keep_alive:
-            lines.append(b"Connection: close\r\n")
-        elif not self._http11:
-            lines.append(b"Connection: keep-alive\r\n")
-        lines.append(b"\r\n")
-        return b"".join(lines)
+            return b"Connection: close\r\n"
+        return b"" if self._http11 else b"Connection: keep-alive\r\n"

@@ -53,6 +53,15 @@ def replayed(headers: Headers, call: Call, *, now: float) -> Headers:
     )
 
 
+def replayed_alike_until(call: Call, now: float) -> float:
+    """Until then `replayed` says what it says now."""
+    assert call.answer is not None
+    ends = [call.answer.recorded_at + max(0, int(now - call.answer.recorded_at)) + 1]
+    if call.expires_at is not None:
+        ends.append(call.expires_at - max(0, int(call.expires_at - now)))
+    return min(ends)
+
+
 def _with(headers: Headers, status: bytes, call: str, cache: bytes) -> Headers:
     return (
         *without_semel(headers),

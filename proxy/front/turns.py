@@ -43,7 +43,8 @@ class Content(Protocol):
 
 class HttpRequest:
     """A parsed head and its body: `whole` where it is here, `stream` as it arrives. `plain`: it was here from
-    the start, and is nothing but a head and so many bytes."""
+    the start, and is nothing but a head and so many bytes. `raw`: these, where the same would mean the same
+    again on any connection."""
 
     __slots__ = (
         "_headers",
@@ -52,6 +53,7 @@ class HttpRequest:
         "method",
         "plain",
         "protocol",
+        "raw",
         "raw_headers",
         "raw_path",
         "stream",
@@ -59,7 +61,8 @@ class HttpRequest:
         "whole",
     )
 
-    def __init__(self, request: Whole, protocol: Turns) -> None:
+    def __init__(self, request: Whole, protocol: Turns, raw: bytes = b"") -> None:
+        self.raw = raw
         self.method, self.raw_path, self.raw_headers, self.whole = request
         self.protocol = protocol
         self.version = VERSION
@@ -159,13 +162,13 @@ class Turns(web_protocol.RequestHandler):
             return False
         return asyncio.current_task(self._loop) is None
 
-    def begin(self, whole: Whole) -> None:
+    def begin(self, whole: Whole, raw: bytes) -> None:
         """While `_is_waiting`: serve it from here as far as it goes without waiting. Mostly that is all of
         it; otherwise the connection's task, in whose name it is done, goes on with it."""
         waiter, task = self._waiter, self._task_handler
         assert waiter is not None
         assert task is not None
-        turn = self._turn(HttpRequest(whole, self))
+        turn = self._turn(HttpRequest(whole, self, raw))
         self._waiter = None  # nobody is waiting now
         enter_task(self._loop, task)
         try:

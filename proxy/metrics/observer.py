@@ -152,6 +152,28 @@ class MetricsObserver(Deaf):
         elif told.upstream_seconds > 0 and status in _FETCHED:
             self._added_seconds.observe((upstream,), max(0.0, seconds - told.upstream_seconds))
 
+    def again(self, told: Served) -> Callable[[float], None]:
+        """The same as `served`, with all that does not change found beforehand: a replay from memory takes
+        some microseconds, and most of them would go here."""
+        if told.status not in _PREVENTED:
+            return super().again(told)
+        calls, labels = self._calls.values, (told.upstream, told.rule, told.mode, told.status)
+        seconds_of, of_call = self._call_seconds.values, (told.upstream, told.status)
+        prevented, saved, by_rule = self._prevented, self._saved, (told.upstream, told.rule)
+        effects, usd = not told.safe, told.cost_usd
+
+        def count(seconds: float) -> None:
+            calls[labels] += 1
+            row = seconds_of[of_call]
+            row[bisect_left(_CALL_BOUNDS, seconds)] += 1
+            row[-1] += seconds
+            if effects:
+                prevented.values[by_rule] += 1
+            if usd > 0:
+                saved.values[by_rule] += usd
+
+        return count
+
     def spent(self, call: Call) -> None:
         self._spent.values[call.upstream, call.rule] += call.cost_usd or 0.0
 

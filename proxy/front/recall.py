@@ -2,8 +2,8 @@
 
 Nothing is decided here. The first time a request is read, named, judged and answered like any other; what was
 decided then holds for the very same bytes as long as the policies are the same, no settled row was changed in
-whatever process (the store's stamp says so), the answer is not past its time, and nobody is fetching it anew.
-Otherwise the request takes the long way, and is learned from there again.
+whatever process (the store's stamp says so; whoever fetches an answer anew changes its row before), and the
+answer is not past its time. Otherwise the request takes the long way, and is learned from there again.
 
 What is known is kept under a keyed digest, so no body and no credential stays behind.
 """
@@ -83,7 +83,6 @@ class Recall:
     ) -> None:
         self._now, self._monotonic = clock.now, clock.monotonic
         self._policies = policies
-        self._aloft = works.flights.by_key
         self._stamp, self._mark = works.store.settled_stamp, works.store.mark_replayed
         self._stands_while = works.ledger.answers.stands_while
         self._observer = observer
@@ -101,7 +100,6 @@ class Recall:
             or self._stamp() != known.stamp
             or now >= known.until
             or known.policies is not self._policies()
-            or known.key in self._aloft
         ):
             return False
         known.refresh(now)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
 
 from proxy.core import decide as core
+from proxy.core.clauses import OnStale
 from proxy.core.identity import Identity
 from proxy.core.intent import OPEN_STATES, Answer, Call, Doubt, Place, State
+from proxy.core.policy import Rule
 from proxy.core.terms import Terms
 
 NOW = 1_700_000_000.0
@@ -134,3 +137,25 @@ def test_a_claim_over_a_released_row_goes_on_with_its_history() -> None:
         assert anew.answer is None
     first, entry, version = core.claim(new, None, actor="a", now=NOW)
     assert (first, entry.before, version) == (new, None, 0)
+
+
+@pytest.mark.parametrize("expires", [None, NOW + 5, NOW + 50])
+@pytest.mark.parametrize("max_age", [None, 10.0, 20.0])
+@pytest.mark.parametrize("stale", list(OnStale))
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_replay_is_one_until_its_time_and_no_longer(
+    expires: float | None, max_age: float | None, stale: OnStale, safe: bool
+) -> None:
+    """What `replays_until` says is what `decide` does, a moment before and a moment after."""
+    rule = Rule(name="r", max_age=max_age, stale=stale)
+    done = replace(row(State.DONE, safe=safe), expires_at=expires)
+    until = core.replays_until(done, rule)
+
+    def replays(now: float) -> bool:
+        return isinstance(core.decide(done, asks(), now=now, rule=rule), core.Replay)
+
+    assert all(replays(now) for now in (NOW - 1000, NOW, NOW + 4, until - 0.25) if now < until)
+    if until == math.inf:
+        assert replays(NOW + 1e9)
+    else:
+        assert not replays(until + 0.25)

@@ -29,6 +29,7 @@ from proxy.store.codec import Codec
 from proxy.tokens import digest
 from tests import ambient
 from tests.counts import count
+from tests.forward.scene import client
 from tests.inside import Answer, call, raw_call, read_answer, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Script, Wait, answer
 
@@ -215,6 +216,21 @@ async def test_a_coded_answer_takes_the_long_way(tmp_path: Path) -> None:
             ).body == b"said" * 30 or there.given == 0
             assert (await there.post({"Accept-Encoding": "gzip"})).get("Content-Encoding") == "gzip"
         assert there.given == 0
+
+
+async def test_the_same_bytes_inside_a_connect_are_another_request(tmp_path: Path) -> None:
+    """There the host is another, and the path is that host's. What is learned there does not count outside."""
+    request = request_bytes("POST", "/up/x", JSON, BODY)
+    async with place(tmp_path) as there:
+        await warmed(there)
+        async with client(there.port) as outside:
+            assert (await outside.connect(f"127.0.0.1:{there.origin.port}")).status == 200
+            got = [await outside.ask(request) for _ in range(3)]
+        assert [one.semel for one in got] == ["executed", "replayed", "replayed"]
+        assert {one.body for one in got} == {b"answer 2"}
+        assert [seen.head.split()[1] for seen in there.origin.requests] == [b"/x", b"/up/x"]
+        assert there.given == 1
+        assert (await there.post()).body == b"answer 1"
 
 
 @pytest.mark.parametrize(

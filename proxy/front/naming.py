@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from proxy.core.approval import binding, needs_person
 from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, parse_pairs
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
-from proxy.core.headers import Headers, without_header
+from proxy.core.headers import MANY_HEADS, Headers, without_header
 from proxy.core.hints import Hints, as_hinted
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
@@ -294,12 +295,11 @@ def arguments_digest(arguments: bytes) -> bytes:
     return b'["digest","%b"]' % blake2b(arguments, digest_size=32).hexdigest().encode()
 
 
-def _content_type(headers: Headers) -> bytes:
-    return next((value for name, value in headers if name.lower() == b"content-type"), b"")
-
-
-def _media_type(content_type: bytes) -> str:
-    return content_type.split(b";", 1)[0].strip().lower().decode("latin-1")
+@lru_cache(maxsize=MANY_HEADS)
+def _content_type(headers: Headers) -> tuple[bytes, str]:
+    """Whole, and the media type alone."""
+    whole = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+    return whole, whole.split(b";", 1)[0].strip().lower().decode("latin-1")
 
 
 def _asks_for_a_token(body: Body) -> bool:
@@ -315,11 +315,11 @@ def _asks_for_a_token(body: Body) -> bool:
 def readable_body(headers: Headers, body: Spool | None, limit: int) -> Body:
     if body is None:
         return Body()
-    data, content_type = body.whole(), _content_type(headers)
+    data, (content_type, media_type) = body.whole(), _content_type(headers)
     applied = codings(headers)
     if applied:
         try:
             data = decode(data, applied, limit)
         except Undecodable:
             return Body(data=data)
-    return Body(media_type=_media_type(content_type), content_type=content_type, data=data)
+    return Body(media_type=media_type, content_type=content_type, data=data)

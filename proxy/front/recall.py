@@ -27,7 +27,7 @@ from proxy.front.reply import composed, tells_length
 from proxy.observe import Observer, Served
 from proxy.wiring import Works
 
-# So many are known, and so many bytes of what is given for them; longer requests are not worth it.
+# So many are known, and so many bytes belong to them; longer requests are not worth it.
 KNOWN, KNOWN_BYTES, LONGEST = 4096, 16 * 1024 * 1024, 16 * 1024
 
 
@@ -65,7 +65,7 @@ class Known:
         self.tell = tell
         self._fresh_from = self._fresh_until = 0.0
         self.refresh(0.0)
-        self.size = len(self.reply)
+        self.size = 2 * len(self.reply) + len(self._call.request)  # the answer is in there twice
 
     def refresh(self, now: float) -> None:
         if not self._fresh_from <= now < self._fresh_until:
@@ -93,6 +93,8 @@ class Recall:
 
     def answer(self, data: bytes, write: Callable[[bytes], None]) -> bool:
         """Whether `data` is a request that is known, and was answered by `write`."""
+        if len(data) > LONGEST:
+            return False
         began, now = self._monotonic(), self._now()
         known = self._known.get(self._ticket(data))
         if (

@@ -120,8 +120,9 @@ def is_stale(row: Call, rule: Rule | None, now: float) -> bool:
 def replays_until(row: Call, rule: Rule) -> float:
     """A row that `decide` has just called a Replay it calls one again, to the same ask, until then; but for
     changes of the row."""
+    assert row.answer is not None  # it is what is given
     ends = [] if row.expires_at is None else [row.expires_at]
-    if rule.max_age is not None and rule.stale is not OnStale.SERVE and row.safe and row.answer is not None:
+    if rule.max_age is not None and rule.stale is not OnStale.SERVE and row.safe:
         ends.append(row.answer.recorded_at + rule.max_age)
     return min(ends, default=math.inf)
 

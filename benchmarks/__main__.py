@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 import time
@@ -16,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import SMALL, growing, large, latency, million, once, orphans, replaying, stores, streaming
-from benchmarks.judging import Found, exit_status, missed
-from benchmarks.running import Plan, say
+from benchmarks.judging import Found, missed, said
+from benchmarks.running import STOPPING, Plan, say
 from benchmarks.table import as_markdown
 
 Measure = Callable[[Plan, Found], None]
@@ -38,10 +37,10 @@ PARTS: dict[str, tuple[Measure, ...]] = {
 def as_json(found: Found) -> dict[str, object]:
     return {
         "rates": {name: rates.median for name, rates in found.rates.items()},
-        "checks": [[*check, check.mark] for check in found.checks],
+        "checks": [[*check, said(check, small=SMALL)] for check in found.checks],
         "shown": found.shown,
         "unmeasured": found.unmeasured,
-        "missed": missed(found.checks),
+        "missed": missed(found.checks, small=SMALL),
     }
 
 
@@ -49,7 +48,8 @@ def tell(found: Found) -> None:
     for name, rates in found.rates.items():
         print(f"{name:60} {rates.median:10,.0f} requests/s")
     for check in found.checks:
-        print(f"{check.name:60} {check.value:10.2f}   {check.relation} {check.bound:g}   {check.mark}")
+        mark = said(check, small=SMALL)
+        print(f"{check.name:60} {check.value:10.2f}   {check.relation} {check.bound:g}   {mark}")
     for name, _, _, why in found.unmeasured:
         print(f"{name:60} not measured: {why}")
     for name, value in found.shown.items():
@@ -66,7 +66,7 @@ def main() -> int:
     options.add_argument("--json", action="store_true")
     options.add_argument("--table", type=Path, metavar="FILE", help="write the figures as Markdown")
     chosen = options.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is ended
+    STOPPING.listen()
     found = Found()
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         plan = Plan(rounds=chosen.rounds, rows=chosen.rows, work=Path(folder))
@@ -82,7 +82,7 @@ def main() -> int:
         print(json.dumps(as_json(found), indent=2))
     else:
         tell(found)
-    return exit_status(found.checks, small=SMALL)
+    return 1 if missed(found.checks, small=SMALL) else 0
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ class Rated:
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, version: str) -> None:
         self._process, self._log, self.version = process, log, version
+        self._read = b""
 
     def rate(self, seed: str, calls: int) -> float:
         assert self._process.stdin is not None
@@ -82,16 +83,20 @@ class Rated:
     def line(self) -> dict[str, Any]:
         """Other lines are a library's talk."""
         assert self._process.stdout is not None
+        out = self._process.stdout.fileno()
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while selector.select(WITHIN):
-                line = self._process.stdout.readline()
-                if not line:
-                    break
-                if line.startswith(b"{"):
-                    said: dict[str, Any] = json.loads(line)
-                    return said
-        raise self._did_not_work()
+            selector.register(out, selectors.EVENT_READ)
+            while True:
+                line, whole, rest = self._read.partition(b"\n")
+                if whole:
+                    self._read = rest
+                    if line.startswith(b"{"):
+                        said: dict[str, Any] = json.loads(line)
+                        return said
+                elif not selector.select(WITHIN) or not (data := os.read(out, 65536)):
+                    raise self._did_not_work()
+                else:
+                    self._read += data
 
     def _did_not_work(self) -> CannotMeasure:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]

@@ -6,6 +6,7 @@ The server under test has one core for itself, load and upstream share the other
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,30 @@ class Running(NamedTuple):
     pid: int
 
 
+class Stopping:
+    """A run that is told to end does so before its next step, and not in the middle of starting something
+    that nobody would then end."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self.tell)
+
+    def tell(self, *_: object) -> None:
+        self._told = True
+
+    def check(self) -> None:
+        if self._told:
+            sys.exit("told to stop")
+
+
+STOPPING = Stopping()
+
+
 def say(line: str) -> None:
+    """What is done next."""
+    STOPPING.check()
     print(line, file=sys.stderr, flush=True)
 
 

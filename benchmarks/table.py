@@ -9,7 +9,8 @@ from importlib.metadata import version
 
 import apsw
 
-from benchmarks.judging import Found
+from benchmarks import SMALL
+from benchmarks.judging import Found, said
 
 _PACKAGES = ("aiohttp", "uvloop", "httptools", "apsw", "orjson", "xxhash")
 
@@ -41,7 +42,8 @@ def _page(found: Found, rounds: int) -> Iterator[str]:
     yield "| ratio or figure | measured | wanted | |"
     yield "| --- | --- | --- | --- |"
     for check in found.checks:
-        yield f"| {check.name} | {check.value:.2f} | {check.relation} {check.bound:g} | {check.mark} |"
+        mark = said(check, small=SMALL)
+        yield f"| {check.name} | {check.value:.2f} | {check.relation} {check.bound:g} | {mark} |"
     for name, relation, bound, why in found.unmeasured:
         yield f"| {name} | not measured: {_in_a_cell(why)} | {relation} {bound:g} | |"
     for name, value in found.shown.items():

@@ -12,6 +12,7 @@ from benchmarks.bodies import request
 
 WITHIN = 60.0
 PART = 1 << 18
+CHUNKED = b"transfer-encoding: chunked"
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
@@ -21,6 +22,14 @@ class Timed(NamedTuple):
     first: float
     last: float
     size: int  # of the body; with its chunks' heads if it came in chunks
+
+
+def has_begun(data: bytes) -> bool:
+    """Whether a byte of the body is there: not its head, nor the line that says how long a chunk is."""
+    head, found, rest = data.partition(b"\r\n\r\n")
+    if CHUNKED in head.lower():
+        _, found, rest = rest.partition(b"\r\n")
+    return bool(found and rest)
 
 
 class Client:
@@ -40,13 +49,14 @@ class Client:
         self._socket.sendall(request(path, body))
         began = time.perf_counter()
         data = b""
-        while (end := data.find(b"\r\n\r\n") + 4) < 4 or len(data) == end:
+        while not has_begun(data):
             data += self._part()
         first = time.perf_counter()
+        end = data.index(b"\r\n\r\n") + 4
         head = data[:end].lower()
         if not head.startswith(b"http/1.1 200"):
             raise RuntimeError(data[:300].decode("latin-1"))
-        if b"transfer-encoding: chunked" in head:
+        if CHUNKED in head:
             size = self._chunks(data[end:])
         else:
             at = head.index(b"content-length:") + 15

@@ -47,8 +47,8 @@ def measure(plan: Plan, found: Found) -> None:
             port = stack.enter_context(nginx.serving(program, stage.origin, SERVER_CORE, plan.work))
             asked = {NGINX: (port, "/pay", "same", REPLAYS), **asked}
             found.versions.append(f"nginx {nginx.version(program)}")
-        load(semel, "/bench/pay", "many", MANY, CONNECTIONS, "r")  # what is then replayed
-        for name, (*_, number) in asked.items():
+        for name, (port, path, kind, number) in asked.items():
+            load(port, path, kind, MANY, CONNECTIONS, "r")  # what is then replayed
             found.rates[name] = Rates(CONNECTIONS, number, [])
         for turn in range(plan.rounds):
             for name, (port, path, kind, number) in asked.items():

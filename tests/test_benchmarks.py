@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bodies, judging, load, nginx, once, peers_rates, streaming, table
+from benchmarks import asking, bodies, judging, load, nginx, once, peers_rates, streaming, table
 from benchmarks.__main__ import PARTS
 from benchmarks.judging import Check, Found, Mark, Rates, Unmeasured, missed
 from benchmarks.peers import installing
@@ -188,6 +188,16 @@ def test_everybody_makes_the_same_call_of_ninety_bytes() -> None:
     assert different("unique", 5000) == 5000
     with pytest.raises(ValueError, match="no kind of load"):
         load.requests("/pay", "other", "r")
+
+
+@always
+def test_the_first_byte_is_one_of_the_body() -> None:
+    """Neither the head alone, nor the line before a chunk."""
+    plain, chunked = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"HTTP/1.1 200 OK\r\n%b\r\n\r\n"
+    chunked %= b"Transfer-Encoding: chunked"
+    for begun in (plain + b"x", chunked + b"64\r\nd"):
+        assert asking.has_begun(begun)
+        assert not any(asking.has_begun(begun[:length]) for length in range(len(begun)))
 
 
 @always

@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.installed
 TEST_JOBS ?= 2
 REPORT := $(CURDIR)/soak-report.jsonl
 
-.PHONY: install run test check docs dashboards screenshots pictures demo bench peers soak mutation lock clean help
+.PHONY: install run test check docs dashboards screenshots pictures demo bench bench-smoke peers soak mutation lock clean help
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
@@ -47,8 +47,11 @@ pictures: $(STAMP) ## draw the dashboards from a real Prometheus's data, and a r
 demo: $(STAMP) ## what semel does, shown in seconds
 	$(BIN)/semel demo $(ARGS)
 
-bench: $(STAMP) ## ratios against bare servers, measured in one run
+bench: $(STAMP) ## ratios against bare servers and peers, measured in one run; ten minutes
 	$(BIN)/python -m benchmarks --table docs/benchmarks.md $(ARGS)
+
+bench-smoke: $(STAMP) ## all of it, small: does everything work? Half a minute; judges nothing
+	BENCH_SMALL=1 $(BIN)/python -m benchmarks $(ARGS)
 
 peers: $(STAMP) ## the same crashes against other projects, each from its package; ten minutes
 	$(BIN)/python -m benchmarks.peers --page docs/peers.md $(ARGS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -17,7 +16,9 @@ from pathlib import Path
 import uvloop
 
 from benchmarks import million, much
-from benchmarks.million import FEW, Check
+from benchmarks.judging import Found
+from benchmarks.million import FEW
+from benchmarks.running import Plan, say
 from proxy.store.base import Store
 from proxy.store.embedded import EmbeddedStore
 from proxy.store.postgres import PostgresStore
@@ -58,9 +59,7 @@ async def embedded(work: Path, count: int, rounds: int) -> float:
     async with AsyncExitStack() as stack:
         stores = []
         for number in (FEW, count):
-            directory = work / f"growing-{number}"
-            await million.make(directory)
-            million.fill(directory, number)
+            directory = await asyncio.to_thread(million.filled, work, number)
             stores.append(await EmbeddedStore.open(directory))
             stack.push_async_callback(stores[-1].close)
         return await compared(stores, rounds)
@@ -94,12 +93,10 @@ async def redis(work: Path, count: int, rounds: int) -> float:
             return await compared(stores, rounds)
 
 
-def measure_growing(work: Path, count: int, rounds: int) -> list[Check]:
-    checks: list[Check] = []
+def measure(plan: Plan, found: Found) -> None:
     for name, measured in {"embedded": embedded, "PostgreSQL": postgres, "Valkey": redis}.items():
-        print(f"claims among {count:,} rows: {name}", file=sys.stderr, flush=True)
+        say(f"claims among {plan.rows:,} rows: {name}")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            ratio = runner.run(measured(work, count, rounds))
-        label = f"claim and settlement among {count:,} rows against {FEW:,}, {name}, times"
-        checks.append((label, ratio, "at most", 1.3))
-    return checks
+            times = runner.run(measured(plan.work, plan.rows, plan.rounds))
+        label = f"claim and settlement among {plan.rows:,} rows against {FEW:,}, {name}, times"
+        found.judge(label, times, "at most", 1.3)

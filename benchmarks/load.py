@@ -1,6 +1,7 @@
 """A load generator that costs little: N connections, one request at a time on each, for a bounded count.
 
-Prints requests per second. `unique`: every request is another call; `same`: all ask for one recorded call.
+Prints requests per second. `unique`: every request is another call; `same`: all ask for one; `many`: for
+2,000 different ones in turn.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count, cycle, islice, repeat
 from typing import cast
 
 import uvloop
 
 from benchmarks import much
+from benchmarks.bodies import MANY, body, request
 
 WARM_UP = much(300)
 
@@ -22,14 +26,16 @@ class _Client(asyncio.Protocol):
         self._load = load
         self._pending = b""
         self._expected = -1
+        self._over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._ask()
 
     def _ask(self) -> None:
-        request = self._load.next_request()
+        request = next(self._load.requests, None)
         if request is None:
+            self._over = True
             self._transport.close()
         else:
             self._transport.write(request)
@@ -51,29 +57,30 @@ class _Client(asyncio.Protocol):
             self._load.answered()
             self._ask()
 
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._over:
+            self._load.failed("the server closed a connection")
+
+
+def requests(path: str, kind: str, seed: str) -> Iterator[bytes]:
+    """Without an end. What is asked for again is written once."""
+    match kind:
+        case "unique":
+            return (request(path, body(seed, number)) for number in count(1))
+        case "many":
+            return cycle([request(path, body(seed, number)) for number in range(1, MANY + 1)])
+        case "same":
+            return repeat(request(path, body(seed, 0)))
+    raise ValueError(f"no kind of load is called {kind}")
+
 
 class Load:
     def __init__(self, path: str, kind: str, total: int, seed: str) -> None:
-        self._path, self._kind, self._total, self._seed = path, kind, total, seed
-        self._asked = self._answered = 0
+        self.requests = islice(requests(path, kind, seed), total + WARM_UP)
+        self._total = total
+        self._answered = 0
         self._began = 0.0
         self.done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-
-    def next_request(self) -> bytes | None:
-        if self._asked >= self._total + WARM_UP:
-            return None
-        self._asked += 1
-        number = self._asked if self._kind == "unique" else 0
-        body = b'{"customer": "%b-%09d", "usd": 12.5, "note": "%b"}' % (
-            self._seed.encode(),
-            number,
-            b"n" * 24,
-        )
-        return (
-            b"POST %b HTTP/1.1\r\nHost: semel\r\nContent-Type: application/json\r\n"
-            b"Authorization: Bearer sk-bench\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._path.encode(), len(body), body)
-        )
 
     def failed(self, words: str) -> None:
         if not self.done.done():

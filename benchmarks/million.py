@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -22,24 +22,24 @@ import apsw
 import uvloop
 
 from benchmarks import much
+from benchmarks.judging import Found
+from benchmarks.running import ROOT, Plan, end, say
 from proxy.core.intent import Answer, Call, Place, State
 from proxy.store.codec import CALL_COLUMNS, Codec, StoredRequest, call_to_row
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
 
-ROOT = Path(__file__).parent.parent
 FEW = 1000
 LOOKUPS, CALLERS, ROUNDS = much(20_000), 64, much(5)
 ALONE = much(4000)
 STARTS = much(3)
-Check = tuple[str, float, str, float]
 
 
 def key_of(number: int) -> bytes:
     return blake2b(b"%d" % number, digest_size=16).digest()
 
 
-def rows(count: int) -> Iterator[tuple[object, ...]]:
+def rows(numbers: Iterable[int]) -> Iterator[tuple[object, ...]]:
     """Settled calls as a busy day leaves them: about a kilobyte each."""
     codec = Codec()
     headers = ((b"Content-Type", b"application/json"), (b"Request-Id", b"req_0123456789abcdef"))
@@ -55,7 +55,7 @@ def rows(count: int) -> Iterator[tuple[object, ...]]:
         head=codec.seal_head(headers),
         body=codec.seal_body(b"y" * 450),
     )
-    for number in range(count):
+    for number in numbers:
         key = key_of(number)
         yield call_to_row(
             Call(
@@ -91,15 +91,25 @@ def fill(directory: Path, count: int) -> None:
     statement = f"INSERT INTO calls ({', '.join(CALL_COLUMNS)}) VALUES ({holes})"
     connection = apsw.Connection(str(database))
     connection.pragma("synchronous", "OFF")
-    source, written = rows(count), 0
+    source, written = rows(range(count)), 0
     while written < count:
         batch = [row for _, row in zip(range(50_000), source, strict=False)]
         with connection:
             connection.executemany(statement, batch)
         written += len(batch)
-        print(f"filling: {written:,} of {count:,} rows", file=sys.stderr, flush=True)
+        say(f"filling: {written:,} of {count:,} rows")
     connection.pragma("wal_checkpoint(TRUNCATE)")
     connection.close()
+
+
+def filled(work: Path, count: int) -> Path:
+    """A ledger with so many rows. Made by the first who asks, and left to the next as it was left."""
+    directory = work / f"rows-{count}"
+    if not directory.exists():
+        directory.mkdir(mode=0o700)
+        asyncio.run(make(directory))
+        fill(directory, count)
+    return directory
 
 
 async def lookups_per_second(store: EmbeddedStore, count: int, seed: int) -> float:
@@ -167,11 +177,9 @@ def serve(directory: Path, work: Path) -> tuple[float, float]:
         ready = time.perf_counter() - began
         for _ in range(50):
             urllib.request.urlopen(f"{base}/metrics", timeout=30).read()
-        process.stdout.close()
         return ready, resident(process.pid)
     finally:
-        process.terminate()
-        process.wait(60)
+        end(process)
 
 
 async def look_up(directory: Path, count: int) -> None:
@@ -185,27 +193,21 @@ def resident(pid: int) -> float:
     return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
 
-def measure_store(work: Path, count: int) -> tuple[list[Check], dict[str, float]]:
-    """What is judged, and what is only shown."""
-    few, many = work / "few", work / "many"
+def measure(plan: Plan, found: Found) -> None:
+    few, many = filled(plan.work, FEW), filled(plan.work, plan.rows)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        for directory, number in ((few, FEW), (many, count)):
-            runner.run(make(directory))
-            fill(directory, number)
-        alone, crowded = runner.run(lookup_ratios(few, many, count))
-    empty_ready, _ = min(serve(few, work) for _ in range(STARTS))
-    ready, serving = min(serve(many, work) for _ in range(STARTS))
-    command = [sys.executable, "-m", "benchmarks.million", str(many), str(count)]
+        alone, crowded = runner.run(lookup_ratios(few, many, plan.rows))
+    empty_ready, _ = min(serve(few, plan.work) for _ in range(STARTS))
+    ready, serving = min(serve(many, plan.work) for _ in range(STARTS))
+    command = [sys.executable, "-m", "benchmarks.million", str(many), str(plan.rows)]
     looked_up = float(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
-    label = f"{count:,} rows"
-    print(f"process ready with {FEW:,} rows: {empty_ready:.2f} s", file=sys.stderr)
-    shown = {f"the same with {CALLERS} callers at once, times": crowded}
-    return [
-        (f"lookup among {label} against {FEW:,}, p50, times", alone, "at most", 1.3),
-        (f"process ready with {label}, seconds", ready, "at most", 1.0),
-        (f"resident with {label}, serving, MB", serving, "at most", 300),
-        (f"resident with {label}, after {2 * LOOKUPS:,} lookups, MB", looked_up, "at most", 300),
-    ], shown
+    label = f"{plan.rows:,} rows"
+    say(f"process ready with {FEW:,} rows: {empty_ready:.2f} s")
+    found.judge(f"lookup among {label} against {FEW:,}, p50, times", alone, "at most", 1.3)
+    found.judge(f"process ready with {label}, seconds", ready, "at most", 1.0)
+    found.judge(f"resident with {label}, serving, MB", serving, "at most", 300)
+    found.judge(f"resident with {label}, after {2 * LOOKUPS:,} lookups, MB", looked_up, "at most", 300)
+    found.shown[f"lookup among {label} with {CALLERS} callers at once, times"] = crowded
 
 
 if __name__ == "__main__":

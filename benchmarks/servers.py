@@ -3,6 +3,8 @@
 constant   a bare aiohttp.web.Server that reads the body and answers a constant
 forward    a bare aiohttp reverse proxy: one session, nothing recorded
 origin     the upstream: answers 450 bytes to whatever comes (httptools, so that it is never the bottleneck)
+sized      another upstream: POST /large/BYTES answers so many; POST /stream/BYTES is an event stream, its
+           first event sent at once
 """
 
 from __future__ import annotations
@@ -80,14 +82,62 @@ async def origin(_: str) -> int:
     return await _listen(_Origin)
 
 
+EVENT = b"data: " + b"x" * 92 + b"\n\n"  # 100 bytes
+PART = 64 * 1024
+
+
+async def _sized(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
+            kind, _, size = head.split(b" ", 2)[1].removeprefix(b"/").partition(b"/")
+            await (_stream if kind == b"stream" else _large)(writer, int(size))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+async def _stream(writer: asyncio.StreamWriter, size: int) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(b"%x\r\n%b\r\n" % (len(EVENT), EVENT))
+    left = size - len(EVENT)
+    events = EVENT * (PART // len(EVENT))
+    while left > 0:
+        part = events[:left]
+        writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+        left -= len(part)
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+
+
+async def _large(writer: asyncio.StreamWriter, size: int) -> None:
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n" % size
+    )
+    part = b"y" * PART
+    while size > 0:
+        writer.write(part[:size])
+        size -= len(part)
+        await writer.drain()
+
+
+async def sized(_: str) -> int:
+    server = await asyncio.start_server(_sized, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
 async def _listen(factory: Callable[[], asyncio.BaseProtocol]) -> int:
     server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
     return port
 
 
+NAMES = {"constant": constant, "forward": forward, "origin": origin, "sized": sized}
+
+
 async def _main(name: str, target: str) -> None:
-    port = await {"constant": constant, "forward": forward, "origin": origin}[name](target)
+    port = await NAMES[name](target)
     print(f"ready on http://127.0.0.1:{port}", flush=True)
     await asyncio.get_running_loop().create_future()
 

@@ -6,66 +6,51 @@ PostgreSQL and Valkey run beside semel on this machine, on whichever core is fre
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.servers.postgres import PostgresServer
+from benchmarks import much
+from benchmarks.judging import Found, Rates
+from benchmarks.running import CORES, Plan, Stage, load, say
+from tests.servers.postgres import postgres
 from tests.servers.valkey import valkey
 
-# Starts a program on one core, or on all of them (None), and gives its port.
-Serving = Callable[[list[str], int | None, Path], AbstractContextManager[int]]
-# Port, path, kind, number, connections, seed: requests per second.
-Load = Callable[[int, str, str, int, int, str], float]
+ONCE_CONNECTIONS, REPLAY_CONNECTIONS = 64, 32
+CALLS, REPLAYS = much(3000), much(20_000)
 
 
 @contextmanager
 def databases(work: Path) -> Iterator[dict[str, str]]:
     """By name: the address of a store."""
-    server = PostgresServer()
-    try:
-        server.start()
-        with valkey(work / "valkey") as redis:
-            yield {
-                "embedded": "embedded",
-                "PostgreSQL": server.url(server.new_database()),
-                "Valkey": redis.url,
-            }
-    finally:
-        server.remove()
+    with postgres() as server, valkey(work / "valkey") as redis:
+        yield {"embedded": "embedded", "PostgreSQL": server.url(server.new_database()), "Valkey": redis.url}
 
 
-def measure_stores(
-    serving: Serving, load: Load, rounds: int, total: int, connections: int, work: Path
-) -> dict[str, list[float]]:
-    """Requests per second by `once on STORE` and `replays by N workers`, one figure a round."""
-    found: dict[str, list[float]] = {}
+def measure(plan: Plan, found: Found) -> None:
     with ExitStack() as stack:
-        origin = stack.enter_context(
-            serving(["-m", "benchmarks.servers", "origin"], None, work / "origin.log")
-        )
-        policy = work / "stores.yaml"
-        policy.write_text(
-            f"upstream: bench\nbase_url: http://127.0.0.1:{origin}\n"
-            "rules:\n  - {name: pay, match: {method: POST, path: /pay}}\n"
-        )
-
-        def semel(name: str, *options: str) -> int:
-            words = ["-m", "proxy.cli", "serve", "--listen", "127.0.0.1:0", "--policies", str(policy)]
-            state = ["--state-dir", str(work / name)]
-            return stack.enter_context(serving([*words, *state, *options], None, work / f"{name}.log"))
-
-        stores = stack.enter_context(databases(work))
-        ports = {name: semel(name, "--store", address) for name, address in stores.items()}
-        workers = {n: semel(f"workers-{n}", "--workers", str(n)) for n in (1, 2)}
-        for number in range(rounds):
-            for name, port in ports.items():
-                print(f"round {number + 1} of {rounds}: once on {name}", file=sys.stderr, flush=True)
-                rate = load(port, "/bench/pay", "unique", total, connections, f"r{number}")
-                found.setdefault(f"once on {name}", []).append(rate)
-            for n, port in workers.items():
-                print(f"round {number + 1} of {rounds}: {n} workers", file=sys.stderr, flush=True)
-                rate = load(port, "/bench/pay", "same", total, connections, "same")
-                found.setdefault(f"replays by {n} worker{'s' * (n > 1)}", []).append(rate)
-    return found
+        stage = Stage(stack, plan.work / "stores", free=True)
+        stores = stack.enter_context(databases(plan.work))
+        on = {f"once on {name}": stage.semel(name, "--store", url).port for name, url in stores.items()}
+        by = {
+            f"replays by {n} worker{'s' * (n > 1)}": stage.semel(f"workers-{n}", "--workers", str(n)).port
+            for n in (1, 2)
+        }
+        found.rates |= {name: Rates(ONCE_CONNECTIONS, CALLS, []) for name in on}
+        found.rates |= {name: Rates(REPLAY_CONNECTIONS, REPLAYS, []) for name in by}
+        for turn in range(plan.rounds):
+            say(f"round {turn + 1} of {plan.rounds}: stores and workers")
+            for name, port in on.items():
+                rate = load(port, "/bench/pay", "unique", CALLS, ONCE_CONNECTIONS, f"r{turn}")
+                found.rates[name].values.append(rate)
+            for name, port in by.items():
+                rate = load(port, "/bench/pay", "same", REPLAYS, REPLAY_CONNECTIONS, "same")
+                found.rates[name].values.append(rate)
+    for name in ("PostgreSQL", "Valkey"):
+        left = found.ratio(f"once on {name}", "once on embedded")
+        found.judge(f"once on {name} against the embedded store", left, "at least", 0.6)
+    two = found.ratio("replays by 2 workers", "replays by 1 worker")
+    if len(CORES) >= 4:
+        found.judge("replays by two workers against one", two, "at least", 1.6)
+    else:
+        found.shown[f"replays by two workers against one, on {len(CORES)} cores"] = two

@@ -9,6 +9,7 @@
     installing.py  a virtual environment for each, under .peers/ at the top of the tree
     programs.py    processes that are started, and always ended
     page.py        docs/peers.md
+    rating.py, rate_*.py   how many calls a second: programs that `make bench` asks (../peers_rates.py)
 
 `make peers` runs all of it. Effects are counted by the upstream, never by the project that is tried.
 """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from proxy.core.intent import State
+from proxy.core.intent import Call, State
 from proxy.errors import StoreUnavailable
-from proxy.recovery import sweep_forever, sweep_once
+from proxy.ledger import Ledger
+from proxy.recovery import AT_ONCE, sweep_forever, sweep_once
 from proxy.store.base import Orphans
+from proxy.store.codec import Codec
+from proxy.store.embedded import EmbeddedStore
 from tests.exchange.stage import Process
 from tests.exchange.virtual_time import in_virtual_time
 from tests.stores import calls
@@ -74,3 +78,44 @@ async def test_no_failure_ends_the_sweeping() -> None:
     assert events(process) == ["sweep-failed", "store-trouble", "sweep-failed", "recovered"]
     assert process.notebook.notes[0][1] == {"error": "RuntimeError: a defect"}
     assert process.world.calls[call.key].state is State.IN_DOUBT
+
+
+async def test_many_orphans_share_commits(tmp_path: Path) -> None:
+    """Whoever starts after a crash under load is ready when they are settled: not after a commit for each."""
+    commits: list[int] = []
+    store = await EmbeddedStore.open(tmp_path, batched=commits.append)
+    try:
+        process = Process()
+        ledger = Ledger(
+            store=store, codec=Codec(), clock=process.clock, observer=process.notebook, inline_body=1024
+        )
+        many = 2 * AT_ONCE + 10
+        claims = [calls.claim(DEAD, key=number.to_bytes(16)) for number in range(1, many + 1)]
+        await asyncio.gather(*(store.swap(call, entry, expected=0) for call, entry in claims))
+        commits.clear()
+        assert await sweep_once(store, ledger, process.notebook) == many
+        assert len(commits) <= 10
+        found = await store.get_many([call.key for call, _ in claims])
+        assert {call.state for call in found} == {State.IN_DOUBT}
+    finally:
+        await store.close()
+
+
+async def test_one_that_cannot_be_settled_keeps_no_other_from_it() -> None:
+    """And it is said."""
+    claims = [calls.claim(DEAD, key=number.to_bytes(16)) for number in range(1, 6)]
+    process = Sweeping()
+    for call, entry in claims:
+        await process.store.swap(call, entry, expected=0)
+    recover = process.ledger.recover
+
+    async def failing(call: Call) -> Call | None:
+        if call.key == claims[1][0].key:
+            raise StoreUnavailable("this one")
+        return await recover(call)
+
+    process.ledger.recover = failing  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable, match="this one"):
+        await sweep_once(process.store, process.ledger, process.notebook)
+    states = [process.world.calls[call.key].state for call, _ in claims]
+    assert states.count(State.IN_DOUBT) == 4

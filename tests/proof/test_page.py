@@ -45,6 +45,9 @@ def test_the_runs_were_as_long_as_they_had_to_be() -> None:
     assert {told["desynchronised"] for told in measured["hostile"].values() if "desynchronised" in told} == {
         0
     }
+    mutants = measured["mutation"]["core"]
+    assert float(str(mutants["score"])) >= 85
+    assert mutants["listed"] == mutants["survived"]
     peaks = [told[PEAK] for told in measured["hostile"].values() if PEAK in told]
     assert peaks
     assert all(isinstance(peak, int | float) and peak < 100 for peak in peaks)

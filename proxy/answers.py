@@ -69,9 +69,7 @@ class Answers:
 
     def recorded(self, call: Call) -> None:
         """In a run: when its agent comes back, this is asked for again."""
-        answer = call.answer
-        if answer is not None and answer.place is Place.INLINE and call.state is State.DONE:
-            self._keep(call, answer, None, None)
+        self._at_hand_from(call, None)
 
     def stands_while(self, call: Call) -> int | None:
         """The store's stamp under which this very row was read: while it is the present one, the row stands.
@@ -83,17 +81,14 @@ class Answers:
         """What the store has. For an answer at hand it need only say whether its row still stands, and not
         even that while nothing settled has changed."""
         hot, stamp = self._hot.get(key), self._store.settled_stamp()
-        if hot is None:
-            call = await self._store.get(key)
-            answer = None if call is None or call.state is not State.DONE else call.answer
-            if call is not None and answer is not None and answer.place is Place.INLINE:
-                self._keep(call, answer, None, stamp)
-            return call
-        if stamp is not None and stamp == hot.stamp:
+        if hot is not None and stamp is not None and stamp == hot.stamp:
             return hot.call
-        call = await self._store.get(key, hot.call)
-        if call is hot.call and self._hot.get(key) is hot:
-            self._hot[key] = hot._replace(stamp=stamp)
+        call = await self._store.get(key, None if hot is None else hot.call)
+        if hot is not None and call is hot.call:
+            if self._hot.get(key) is hot:
+                self._hot[key] = hot._replace(stamp=stamp)
+        elif call is not None:
+            self._at_hand_from(call, stamp)
         return call
 
     async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
@@ -162,6 +157,12 @@ class Answers:
             self._damaged.add(_row(call))
             self._observer.noted("answer-lost", call=call.id, error=str(error))
             raise
+
+    def _at_hand_from(self, call: Call, stamp: int | None) -> None:
+        """Rows in other states change without the stamp."""
+        answer = call.answer
+        if answer is not None and answer.place is Place.INLINE and call.state is State.DONE:
+            self._keep(call, answer, None, stamp)
 
     def _inline(self, call: Call, answer: Answer) -> Produced:
         hot = self._hot.get(call.key)

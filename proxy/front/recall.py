@@ -3,23 +3,26 @@
 Nothing is decided here. The first time a request is read, named, judged and answered like any other; what was
 decided then holds for the very same bytes as long as the policies are the same, no settled row was changed in
 whatever process (the store's stamp says so; whoever fetches an answer anew changes its row before), and the
-answer is not past its time. Otherwise the request takes the long way, and is learned from there again.
+answer is not past its time. So all that is known is known under one stamp and one set of policies, and is
+forgotten when either is another. Then requests take the long way, and are learned from there again.
 
-What is known is kept under a keyed digest, so no body and no credential stays behind.
+Requests are known by a keyed digest: of theirs nothing is kept, neither body nor credential.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 
 from proxy import faults
-from proxy.answers import BODILESS
+from proxy.answers import BODILESS, Produced
 from proxy.asking import Replayed
 from proxy.clock import Clock
 from proxy.core.decide import replays_until
 from proxy.core.encoding import codings
+from proxy.core.intent import Call, evolve
 from proxy.core.policy import PolicySet, Rule
 from proxy.faults import Point
 from proxy.front import status_headers as own
@@ -27,45 +30,28 @@ from proxy.front.reply import composed, tells_length
 from proxy.observe import Observer, Served
 from proxy.wiring import Works
 
-# So many are known, and so many bytes belong to them; longer requests are not worth it.
-KNOWN, KNOWN_BYTES, LONGEST = 4096, 16 * 1024 * 1024, 16 * 1024
+# So many are known, and so many bytes belong to them. A longer request has a row too large to be at hand.
+KNOWN, KNOWN_BYTES, LONGEST = 4096, 16 * 1024 * 1024, 8 * 1024
+# What one takes beside its reply and the answer in it.
+BESIDE = 2048
 
 
 class Known:
     """One request, and what it is given. `reply` says how old the answer is: it is made anew every second."""
 
-    __slots__ = (
-        "_answer",
-        "_call",
-        "_fresh_from",
-        "_fresh_until",
-        "key",
-        "policies",
-        "reply",
-        "size",
-        "stamp",
-        "tell",
-        "until",
-    )
+    __slots__ = ("_answer", "_call", "_fresh_from", "_fresh_until", "key", "reply", "size", "tell", "until")
 
-    def __init__(
-        self,
-        replayed: Replayed,
-        *,
-        policies: PolicySet,
-        stamp: int,
-        until: float,
-        tell: Callable[[float], None],
-    ) -> None:
-        self._call, self._answer, _ = replayed
-        self.key = self._call.key
-        self.policies = policies
-        self.stamp = stamp
+    def __init__(self, call: Call, answer: Produced, *, until: float, tell: Callable[[float], None]) -> None:
+        assert call.answer is not None  # it is what is given
+        # The record's own copies of request and answer are not needed any more.
+        self._call = evolve(call, request=b"", answer=replace(call.answer, head=b"", body=b""))
+        self._answer = answer
+        self.key = call.key
         self.until = until
         self.tell = tell
         self._fresh_from = self._fresh_until = 0.0
         self.refresh(0.0)
-        self.size = 2 * len(self.reply) + len(self._call.request)  # the answer is in there twice
+        self.size = 2 * len(self.reply) + BESIDE
 
     def refresh(self, now: float) -> None:
         if not self._fresh_from <= now < self._fresh_until:
@@ -88,21 +74,23 @@ class Recall:
         self._observer = observer
         self._keyed = blake2b(digest_size=16, key=os.urandom(32))
         self._known: dict[bytes, Known] = {}
-        self._bytes = 0  # of all replies
+        self._bytes = 0  # that belong to them
+        self._under: tuple[int | None, PolicySet] = (None, policies())  # they hold while this is so
+        # Those that took the long way lately, and whether they had come before: most requests never do, and
+        # are not worth learning.
+        self._came: dict[bytes, bool] = {}
         self.given = 0  # how many replies came from here
 
     def answer(self, data: bytes, write: Callable[[bytes], None]) -> bool:
         """Whether `data` is a request that is known, and was answered by `write`."""
-        if len(data) > LONGEST:
+        stamp = self._stamp()
+        if stamp is None or len(data) > LONGEST:
             return False
         began, now = self._monotonic(), self._now()
-        known = self._known.get(self._ticket(data))
-        if (
-            known is None
-            or self._stamp() != known.stamp
-            or now >= known.until
-            or known.policies is not self._policies()
-        ):
+        ticket = self._ticket(data)
+        known = self._known.get(ticket)
+        if known is None or now >= known.until or not self._holds(stamp):
+            self._note(ticket)
             return False
         known.refresh(now)
         faults.reach(Point.REPLY_STARTED)
@@ -117,24 +105,38 @@ class Recall:
         self, data: bytes, replayed: Replayed, told: Served, *, policies: PolicySet, rule: Rule
     ) -> None:
         """`data` was answered so just now, by these policies and this rule, and `told` is told of it."""
-        call, answer, stamp = replayed.call, replayed.answer, self._stands_while(replayed.call)
-        if stamp is None or not isinstance(answer.body, bytes) or len(data) > LONGEST:
-            return
-        if answer.status in BODILESS or codings(answer.headers):  # the form hangs on who asks
-            return
-        known = Known(
-            replayed,
-            policies=policies,
-            stamp=stamp,
-            until=replays_until(call, rule),
-            tell=self._observer.again(told),
-        )
+        call, answer, stamp = replayed.call, replayed.answer, self._stamp()
+        if stamp is None or stamp != self._stands_while(call) or policies is not self._policies():
+            return  # something has changed since it was decided
+        if not isinstance(answer.body, bytes) or answer.status in BODILESS or codings(answer.headers):
+            return  # it is long, or its form hangs on who asks
         ticket = self._ticket(data)
+        if not self._came.get(ticket):
+            return
+        del self._came[ticket]
+        self._holds(stamp)
+        known = Known(call, answer, until=replays_until(call, rule), tell=self._observer.again(told))
         self._forget(ticket)
         self._known[ticket] = known
         self._bytes += known.size
         while len(self._known) > KNOWN or self._bytes > KNOWN_BYTES:
             self._forget(next(iter(self._known)))
+
+    def _holds(self, stamp: int) -> bool:
+        """Whether what is known is known under this stamp and the present policies; else nothing is."""
+        policies = self._policies()
+        if self._under[0] == stamp and self._under[1] is policies:
+            return True
+        for ticket in self._known:  # they came again once, and may be learned at once when they do so now
+            self._note(ticket, again=True)
+        self._under, self._bytes = (stamp, policies), 0
+        self._known.clear()
+        return False
+
+    def _note(self, ticket: bytes, *, again: bool = False) -> None:
+        self._came[ticket] = again or ticket in self._came
+        if len(self._came) > KNOWN:
+            del self._came[next(iter(self._came))]
 
     def _forget(self, ticket: bytes) -> None:
         known = self._known.pop(ticket, None)

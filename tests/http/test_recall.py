@@ -19,9 +19,14 @@ import pytest
 
 from proxy.admin.decision import Decision
 from proxy.admin.desk import LocalDesk
+from proxy.answers import Produced
 from proxy.app import App
+from proxy.asking import Delivery
 from proxy.clock import SystemClock
+from proxy.core.intent import Answer as Recorded
+from proxy.core.intent import Call
 from proxy.front import recall as recalling
+from proxy.front.connection import Connection
 from proxy.front.recall import Recall
 from proxy.settings import Role, Token
 from proxy.store.base import Store
@@ -189,6 +194,9 @@ def _without_times(line: dict[str, object]) -> dict[str, object]:
     [
         ("POST", "/@run+one/up/x", {}, ONCE),
         ("POST", "/up/x", {"Semel-Run": "run", "Semel-Attempt": "one"}, ONCE),
+        ("POST", "/@run/up/x", {}, ONCE),
+        ("POST", "/@run+one/up/x", {}, "[{name: r, match: {path: /x}, repeat: same}]"),
+        ("POST", "/@run+one/up/x", {}, "[{name: r, match: {path: /x}, scope: tenant}]"),
         ("HEAD", "/up/x", {}, "[{name: r, match: {path: /x}, repeat: same}]"),
         ("GET", "/up/x", {}, "[]"),
         ("GET", "/up/x", {"Semel-Refresh": "1"}, "[{name: r, match: {path: /x}, mode: cache}]"),
@@ -210,16 +218,15 @@ async def test_a_coded_answer_takes_the_long_way(tmp_path: Path) -> None:
     """Who does not accept its coding is given another form."""
     packed = answer(200, gzip.compress(b"said" * 30), (b"Content-Encoding", b"gzip"))
     async with place(tmp_path, (*READ_ALL, packed)) as there:
+        assert (await there.post({"Accept-Encoding": "gzip"})).semel == "executed"
         for _ in range(3):
-            assert (
-                await there.post({"Accept-Encoding": "identity"})
-            ).body == b"said" * 30 or there.given == 0
+            assert (await there.post({"Accept-Encoding": "identity"})).body == b"said" * 30
             assert (await there.post({"Accept-Encoding": "gzip"})).get("Content-Encoding") == "gzip"
         assert there.given == 0
 
 
 async def test_the_same_bytes_inside_a_connect_are_another_request(tmp_path: Path) -> None:
-    """There the host is another, and the path is that host's. What is learned there does not count outside."""
+    """There the host is another, and the path is that host's. Nothing is learned there."""
     request = request_bytes("POST", "/up/x", JSON, BODY)
     async with place(tmp_path) as there:
         await warmed(there)
@@ -231,6 +238,24 @@ async def test_the_same_bytes_inside_a_connect_are_another_request(tmp_path: Pat
         assert [seen.head.split()[1] for seen in there.origin.requests] == [b"/x", b"/up/x"]
         assert there.given == 1
         assert (await there.post()).body == b"answer 1"
+
+
+async def test_without_a_body_the_long_way_says_how(tmp_path: Path) -> None:
+    """A 204 has neither a length nor chunks."""
+    async with place(tmp_path, (*READ_ALL, b"HTTP/1.1 204 No Content\r\n\r\n")) as there:
+        got = [await there.post() for _ in range(4)]
+        assert {one.status for one in got} == {204}
+        assert not any(one.get("Transfer-Encoding") or one.get("Content-Length") for one in got)
+        assert there.given == 0
+
+
+async def test_what_comes_once_is_not_learned(tmp_path: Path) -> None:
+    """A trace is another each time: nothing is kept of requests that never come again."""
+    async with place(tmp_path) as there:
+        for number in range(20):
+            await there.post({"traceparent": f"00-{number:032x}-{'cd' * 8}-01"})
+        assert there.recall is not None
+        assert (there.given, there.recall._known, there.origin.started) == (0, {}, 1)
 
 
 @pytest.mark.parametrize(
@@ -396,13 +421,89 @@ async def test_what_was_collected_is_never_given_again(
         assert there.given == 1
 
 
+async def test_a_change_between_reading_and_learning_is_noticed(tmp_path: Path) -> None:
+    """It is learned under the stamp that stood before its row was read, not under a later one."""
+    async with place(tmp_path) as there:
+        other = await ambient.opened(tmp_path / "state")
+        assert there.recall is not None
+        assert (await there.post()).body == b"answer 1"
+        answers = there.recall._stands_while.__self__  # type: ignore[attr-defined]
+        produce = answers.produce
+
+        async def slowly(row: Call, answer: Recorded) -> Produced | None:
+            answers.produce = produce
+            produced: Produced | None = await produce(row, answer)
+            await desk_on(other).forget(row.id, Decision(by="me", reason="a test"))
+            return produced
+
+        answers.produce = slowly
+        assert [(await there.post()).body for _ in range(3)] == [b"answer 1", b"answer 2", b"answer 2"]
+        await other.close()
+
+
+async def test_a_change_while_the_row_is_read_is_noticed(tmp_path: Path) -> None:
+    """The stamp is asked for before the row: what changes after that has another."""
+    async with place(tmp_path) as there:
+        other = await ambient.opened(tmp_path / "state")
+        await there.post()
+        store = there.app.store
+        get = store.get
+
+        async def slowly(key: bytes, known: Call | None = None) -> Call | None:
+            store.get = get  # type: ignore[method-assign]
+            row = await get(key, known)
+            assert row is not None
+            await desk_on(other).forget(row.id, Decision(by="me", reason="a test"))
+            return row
+
+        store.get = slowly  # type: ignore[method-assign]
+        assert [(await there.post()).body for _ in range(3)] == [b"answer 1", b"answer 2", b"answer 2"]
+        await other.close()
+
+
+async def test_a_reload_between_deciding_and_learning_is_noticed(tmp_path: Path) -> None:
+    """What was decided by the old policies is not learned under the new ones."""
+    async with place(tmp_path) as there:
+        assert there.recall is not None
+        await there.post()
+        answers = there.recall._stands_while.__self__  # type: ignore[attr-defined]
+        produce, file = answers.produce, tmp_path / "policies" / "test.yaml"
+
+        async def slowly(row: Call, answer: Recorded) -> Produced | None:
+            answers.produce = produce
+            file.write_text(file.read_text().replace("path: /x}", "path: /x}, mode: deny"))
+            assert await there.app.watch.check_now()
+            produced: Produced | None = await produce(row, answer)
+            return produced
+
+        answers.produce = slowly
+        assert [(await there.post()).status for _ in range(2)] == [200, 403]
+        assert there.given == 0
+
+
+async def test_what_no_longer_holds_is_let_go(tmp_path: Path) -> None:
+    """Neither a forgotten answer nor old policies stay in memory; what was known is known again at once."""
+    async with place(tmp_path) as there:
+        got = await warmed(there)
+        assert there.recall is not None
+        (known,) = there.recall._known.values()
+        assert (known._call.request, known._call.answer.body) == (b"", b"")  # type: ignore[union-attr]
+        await forget(there, str(got.get("Semel-Call")))
+        assert (await there.post()).body == b"answer 2"
+        assert (there.recall._known, there.recall._bytes) == ({}, 0)
+        assert (await there.post()).body == b"answer 2"
+        given = there.given
+        assert ((await there.post()).body, there.given) == (b"answer 2", given + 1)
+
+
 async def test_a_store_that_is_closed_gives_nothing(tmp_path: Path) -> None:
     """Whether the row stands cannot be known."""
     async with place(tmp_path) as there:
         await warmed(there)
-        assert there.recall is not None
-        there.recall._stamp = lambda: None
-        assert (await there.post()).semel == "replayed"
+        assert there.app.store.settled_stamp() is not None
+        await there.app.store.close()
+        assert there.app.store.settled_stamp() is None
+        assert (await there.post()).status == 503
         assert there.given == 1
 
 
@@ -484,13 +585,41 @@ async def test_so_many_are_known_and_no_more(tmp_path: Path, monkeypatch: pytest
     async with place(tmp_path, rules=rules) as there:
         assert there.recall is not None
         for n in range(6):
-            for _ in range(2):
+            for _ in range(3):
                 await there.post(body=b'{"a": 1, "n": %d}' % n)
-        assert len(there.recall._known) == 3
+        assert there.given == 6
+        assert (len(there.recall._known), len(there.recall._came)) == (3, 0)
         assert there.recall._bytes == sum(one.size for one in there.recall._known.values())
-        assert there.given == 5
         await there.post(body=b'{"a": 1, "n": 0}')
-        assert there.given == 5
+        assert there.given == 6
+        for n in range(10, 20):
+            await there.post(body=b'{"a": 1, "n": %d}' % n)
+        assert len(there.recall._came) == 3
         monkeypatch.setattr(recalling, "KNOWN_BYTES", 1)
-        await there.post(body=b'{"a": 1, "n": 9}')
+        for _ in range(2):
+            await there.post(body=b'{"a": 1, "n": 9}')
         assert (len(there.recall._known), there.recall._bytes) == (0, 0)
+
+
+async def test_a_recalled_reply_is_a_whole_turn(tmp_path: Path) -> None:
+    """What was begun before it is over: the wait for the rest of a request, the question whether the answer
+    before was taken; and the connection may be idle anew."""
+    async with place(tmp_path) as there:
+        await warmed(there)
+        request = request_bytes("POST", "/up/x", JSON, BODY)
+        async with client(there.port) as outside:
+            await outside.ask(request_bytes("POST", "/@run+one/up/x", JSON, BODY))
+            await until(lambda: len(there.app._listener.connections) == 1)
+            (connection,) = there.app._listener.connections
+            assert isinstance(connection, Connection)
+            handed_over: list[Delivery | None] = [connection.handed_over]
+            assert (await outside.ask(request)).body == b"answer 1"
+            handed_over.append(connection.handed_over)
+            assert [one is None for one in handed_over] == [False, True]
+            outside.writer.write(request[:-3])
+            await until(lambda: connection._head_timer is not None)
+            closes, given = connection._next_keepalive_close_time, there.given
+            assert (await outside.ask(request[-3:])).body == b"answer 1"
+            assert there.given == given + 1
+            assert connection._head_timer is None
+            assert connection._next_keepalive_close_time > closes

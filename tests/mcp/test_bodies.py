@@ -75,3 +75,13 @@ async def test_a_long_one(tmp_path: Path) -> None:
         other = heard(await raw_call(semel.port, request("plain", pays(3, order + "x"))))
         assert other.last["result"] == {"paid": 2}
     assert bank.paid == [order, order + "x"]
+
+
+async def test_the_same_bytes_again_and_again(tmp_path: Path) -> None:
+    """A client that numbers its requests anew: each is answered under its own number, whose call it was."""
+    async with Bank() as bank, inside(tmp_path, bank.port) as semel:
+        assert heard(await raw_call(semel.port, request("plain", pays(1, "a")))).semel == "executed"
+        said = [heard(await raw_call(semel.port, request("plain", pays(7, "a")))) for _ in range(4)]
+        assert [each.semel for each in said] == ["replayed"] * 4
+        assert [each.last["id"] for each in said] == [7] * 4
+    assert bank.paid == ["a"]

@@ -149,7 +149,7 @@ class Capture:
         return visible if self._length is None else min(visible, self._length - 1)
 
     def complete(self) -> None:
-        """All parts are here."""
+        """All parts are here. Readers who have seen nothing yet may as well wait for the seal."""
         self.phase = Phase.COMPLETE
 
     def seal(self, *, stored: bool) -> None:
@@ -208,9 +208,7 @@ class Capture:
         if self.is_over:
             return True
         something = self.visible > 0 or (self.status > 0 and not self._hold_end)
-        # What is all here, and is no stream, may as well wait for the seal: it is one write then.
-        in_parts = self.phase is Phase.OPEN or self._events is not None
-        return in_parts and something and not self.withheld
+        return self.phase is Phase.OPEN and something and not self.withheld
 
     def read(self, offset: int) -> bytes:
         if offset < self._spool.size:

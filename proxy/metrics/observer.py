@@ -34,6 +34,20 @@ _CODES = {str(code): str(code) if code in _MEANT else f"{code // 100}xx" for cod
 _FETCHED = frozenset({"executed", "passed"})
 
 
+# So many of what comes again are counted together.
+GATHERED = 256
+
+
+class _Alike(NamedTuple):
+    """All that replays without a price are counted by: as many as there are labels."""
+
+    upstream: str
+    rule: str
+    mode: str
+    status: str
+    safe: bool
+
+
 class MetricsObserver(Deaf):
     def __init__(self) -> None:
         by_rule = ("upstream", "rule")
@@ -120,6 +134,7 @@ class MetricsObserver(Deaf):
         self._recovered.begin([("in_doubt",), ("released",)])
         self._collected.begin([("calls",), ("runs",), ("blobs",)])
         self._store_seconds.begin([("get",), ("swap",)])
+        self._gathered: dict[_Alike, list[float]] = {}  # the seconds of each
         self._asked = _Asked()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -153,26 +168,37 @@ class MetricsObserver(Deaf):
             self._added_seconds.observe((upstream,), max(0.0, seconds - told.upstream_seconds))
 
     def again(self, told: Served) -> Callable[[float], None]:
-        """The same as `served`, with all that does not change found beforehand: a replay from memory takes
-        some microseconds, and most of them would go here."""
-        if told.status not in _PREVENTED:
+        """A replay from memory takes some microseconds, of which this must not be a tenth: what comes again
+        is only gathered, and counted many at a time."""
+        if told.status not in _PREVENTED or told.cost_usd > 0:
             return super().again(told)
-        calls, labels = self._calls.values, (told.upstream, told.rule, told.mode, told.status)
-        seconds_of, of_call = self._call_seconds.values, (told.upstream, told.status)
-        prevented, saved, by_rule = self._prevented, self._saved, (told.upstream, told.rule)
-        effects, usd = not told.safe, told.cost_usd
+        alike = _Alike(told.upstream, told.rule, told.mode, told.status, told.safe)
+        times = self._gathered.setdefault(alike, [])
 
-        def count(seconds: float) -> None:
-            calls[labels] += 1
-            row = seconds_of[of_call]
+        def gather(seconds: float) -> None:
+            times.append(seconds)
+            if len(times) >= GATHERED:
+                self._count(alike, times)
+
+        return gather
+
+    def _count(self, alike: _Alike, times: list[float]) -> None:
+        """As `served` would have counted each."""
+        upstream, rule, mode, status, safe = alike
+        self._calls.values[upstream, rule, mode, status] += len(times)
+        row = self._call_seconds.values[upstream, status]
+        for seconds in times:
             row[bisect_left(_CALL_BOUNDS, seconds)] += 1
-            row[-1] += seconds
-            if effects:
-                prevented.values[by_rule] += 1
-            if usd > 0:
-                saved.values[by_rule] += usd
+        row[-1] += sum(times)
+        if not safe:
+            self._prevented.values[upstream, rule] += len(times)
+        times.clear()
 
-        return count
+    def _count_gathered(self) -> None:
+        """Before anybody reads a figure."""
+        for alike, times in self._gathered.items():
+            if times:
+                self._count(alike, times)
 
     def spent(self, call: Call) -> None:
         self._spent.values[call.upstream, call.rule] += call.cost_usd or 0.0
@@ -230,6 +256,7 @@ class MetricsObserver(Deaf):
 
     def figures(self) -> Figures:
         """What this process has counted, for whoever sums."""
+        self._count_gathered()
         return {one.name: one.figures() for one in self.counted}
 
     def take_over(self, figures: Figures) -> None:
@@ -240,6 +267,7 @@ class MetricsObserver(Deaf):
     def render(self, store: str, census: Census | None, now: float, others: Sequence[Figures] = ()) -> bytes:
         """`census` is None when the store does not answer: the rest is shown all the same. `others`: what
         further workers have counted."""
+        self._count_gathered()
         self._asked = _Asked(store, census, now, others)
         return generate_latest(self._registry)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from proxy.core.intent import State
 from proxy.core.policy import PolicySet
 from proxy.metrics import Figures, MetricsObserver
+from proxy.metrics.observer import GATHERED
 from proxy.observe import RECOVERED, Sent, Served
 from proxy.policy_file import load_policies
 from proxy.problem import PROBLEMS
@@ -208,3 +210,27 @@ def test_a_status_without_meaning_is_shown_by_its_class(tmp_path: Path) -> None:
     assert sum(value for code, value in codes.items() if re.fullmatch("5..", code)) == 100
     assert {"200", "404", "429", "499", "503", "529", "lost", "not_sent"} <= set(codes)
     assert (codes["2xx"] > 1, codes["9xx"]) == (True, 100.0)
+
+
+@pytest.mark.parametrize("status", ["replayed", "joined", "executed", "passed"])
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("usd", [0.0, 0.25])
+@pytest.mark.parametrize("often", [1, GATHERED - 1, 2 * GATHERED + 3])
+def test_what_is_told_again_is_counted_like_the_rest(status: str, safe: bool, usd: float, often: int) -> None:
+    """Gathered or not: whoever reads the figures sees each of them, whichever way they are read."""
+    told = Served(upstream="up", rule="r", mode="once", status=status, safe=safe, cost_usd=usd)
+    times = [0.0001 * (number % 90) for number in range(often)]
+    one_by_one, again = MetricsObserver(), MetricsObserver()
+    tell = again.again(told)
+    for seconds in times:
+        one_by_one.served(told._replace(seconds=seconds))
+        tell(seconds)
+    expected, found = (dict(_read(one)) for one in (one_by_one, again))
+    assert expected == pytest.approx(found)
+    assert again.figures()["semel_calls"] == one_by_one.figures()["semel_calls"]
+    tell(1.0)
+    assert again.figures()["semel_calls"] != one_by_one.figures()["semel_calls"]
+
+
+def _read(metrics: MetricsObserver) -> list[tuple[str, float]]:
+    return [(f"{each.name} {sorted(each.labels.items())}", each.value) for each in shown(metrics)]

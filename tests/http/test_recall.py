@@ -1,4 +1,4 @@
-"""Replays from memory: what is given is what the long way gives, and only while that is certain."""
+"""Replays from memory: what is given is what the long way gives; what hangs on more takes the long way."""
 
 from __future__ import annotations
 
@@ -6,88 +6,22 @@ import asyncio
 import gzip
 import io
 import json
-import random
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from proxy.admin.decision import Decision
-from proxy.admin.desk import LocalDesk
-from proxy.answers import Produced
-from proxy.app import App
-from proxy.asking import Delivery
 from proxy.clock import SystemClock
-from proxy.core.intent import Answer as Recorded
-from proxy.core.intent import Call
-from proxy.front import recall as recalling
-from proxy.front.connection import Connection
 from proxy.front.recall import Recall
 from proxy.settings import Role, Token
-from proxy.store.base import Store
-from proxy.store.codec import Codec
 from proxy.tokens import digest
-from tests import ambient
-from tests.counts import count
 from tests.forward.scene import client
-from tests.inside import Answer, call, raw_call, read_answer, request_bytes, semel, until
-from tests.origin import READ_ALL, Origin, Script, Wait, answer
-
-JSON = {"Content-Type": "application/json"}
-BODY = b'{"a": 1}'
-ONCE = "[{name: r, match: {path: /x}}]"
-NUMBERED: tuple[Script, ...] = tuple((*READ_ALL, answer(200, b"answer %d" % n)) for n in range(1, 50))
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    origin: Origin
-    app: App
-    recall: Recall | None
-
-    @property
-    def port(self) -> int:
-        return self.app.address.port
-
-    @property
-    def given(self) -> int:
-        assert self.recall is not None
-        return self.recall.given
-
-    async def post(self, headers: Mapping[str, str] | None = None, body: bytes = BODY) -> Answer:
-        return await call(self.port, "POST", "/up/x", {**JSON, **(headers or {})}, body)
-
-
-@asynccontextmanager
-async def place(
-    tmp_path: Path,
-    *scripts: Script,
-    rules: str = ONCE,
-    recall: bool = True,
-    log: io.StringIO | None = None,
-    settings: Mapping[str, object] | None = None,
-) -> AsyncIterator[Place]:
-    tmp_path.mkdir(exist_ok=True)
-    async with Origin(*(scripts or NUMBERED)) as origin:
-        policy = f"upstream: up\nbase_url: http://127.0.0.1:{origin.port}\nrules: {rules}\n"
-        flags = {"recall": recall, **(settings or {})}
-        async with semel(tmp_path, policy, settings=flags, log=log) as app:
-            there = app._listener.recall
-            assert there is None or isinstance(there, Recall)
-            yield Place(origin, app, there)
-
-
-async def warmed(there: Place) -> Answer:
-    """A request that is known by now: executed, then read from the record, then recalled."""
-    assert [(await there.post()).semel for _ in range(2)] == ["executed", "replayed"]
-    before, got = there.given, await there.post()
-    assert (there.given, got.semel) == (before + 1, "replayed")
-    return got
+from tests.http.recalled import BODY, JSON, NUMBERED, ONCE, forget, place, warmed
+from tests.inside import Answer, call, raw_call, request_bytes, semel, until
+from tests.origin import READ_ALL, Origin, Wait, answer
 
 
 def _later(seconds: float) -> float:
@@ -103,9 +37,6 @@ def plain(got: Answer) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
 
 
 AGEING = (b"Age", b"Cache-Status")
-
-
-# ---- the same as the long way ----
 
 
 @pytest.mark.parametrize(
@@ -184,9 +115,6 @@ def _counters(page: str) -> dict[str, str]:
 
 def _without_times(line: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in line.items() if name not in ("at", "ms", "call")}
-
-
-# ---- only what is certain ----
 
 
 @pytest.mark.parametrize(
@@ -344,282 +272,3 @@ async def test_nobody_is_given_what_is_being_fetched_anew(tmp_path: Path) -> Non
         go_on.set()
         assert {(await task).body for task in (*asking, late)} == {b"new"}
         assert there.given == 1
-
-
-# ---- changes, by whomever ----
-
-
-def desk_on(store: Store) -> LocalDesk:
-    return LocalDesk(store=store, codec=Codec(), clock=SystemClock(), lifetimes=lambda upstream, rule: None)
-
-
-async def forget(there: Place, call_id: str) -> None:
-    await desk_on(there.app.store).forget(call_id, Decision(by="me", reason="a test"))
-
-
-@pytest.mark.parametrize("whose", ["this process", "another process"])
-async def test_what_was_forgotten_is_never_given_again(tmp_path: Path, whose: str) -> None:
-    """Callers ask without a pause while a person forgets the call, again and again. Whoever begins to ask
-    after the word is durable gets a newer answer; nobody is given two answers in the wrong order."""
-    rounds, seed = count(30, 1_000), random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    scripts = tuple((*READ_ALL, answer(200, b"%d" % n)) for n in range(1, rounds + 3))
-    async with place(tmp_path, *scripts) as there:
-        other = await ambient.opened(tmp_path / "state")
-        desk = desk_on(there.app.store if whose == "this process" else other)
-        request, least, over = request_bytes("POST", "/up/x", JSON, BODY), 1, False
-
-        async def caller() -> int:
-            asked, latest = 0, 0
-            reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
-            while not over:
-                at_least = least  # durable before this request begins
-                writer.write(request)
-                got = await read_answer(reader)
-                number = int(got.body)
-                assert number >= max(at_least, latest), (
-                    f"{number} was given, {at_least} was known, seed {seed}"
-                )
-                latest, asked = number, asked + 1
-            writer.close()
-            return asked
-
-        call_id = str((await there.post()).get("Semel-Call"))
-        callers = [asyncio.create_task(caller()) for _ in range(4)]
-        try:
-            for _ in range(rounds):
-                wanted = there.given + 1 + chance.randrange(20)
-                await until(partial(_reached, there, wanted, callers))
-                await desk.forget(call_id, Decision(by="me", reason="a test"))
-                least += 1
-        finally:
-            over = True
-            asked = await asyncio.gather(*callers)
-            await other.close()
-        assert there.origin.started >= rounds
-        assert there.given > rounds
-        print(f"{sum(asked)} asked, {there.given} recalled, {rounds} forgotten")
-
-
-def _reached(there: Place, wanted: int, callers: Sequence[asyncio.Task[int]]) -> bool:
-    """Or somebody has failed."""
-    return there.given >= wanted or any(task.done() for task in callers)
-
-
-async def test_what_was_collected_is_never_given_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By another process, whose clock is ahead."""
-    async with place(tmp_path) as there:
-        await warmed(there)
-        other = await ambient.opened(tmp_path / "state")
-        removed = await other.collect(time.time() + 10 * 86400)
-        await other.close()
-        assert removed.calls == 1
-        assert (await there.post()).body == b"answer 2"
-        assert there.given == 1
-
-
-async def test_a_change_between_reading_and_learning_is_noticed(tmp_path: Path) -> None:
-    """It is learned under the stamp that stood before its row was read, not under a later one."""
-    async with place(tmp_path) as there:
-        other = await ambient.opened(tmp_path / "state")
-        assert there.recall is not None
-        assert (await there.post()).body == b"answer 1"
-        answers = there.recall._stands_while.__self__  # type: ignore[attr-defined]
-        produce = answers.produce
-
-        async def slowly(row: Call, answer: Recorded) -> Produced | None:
-            answers.produce = produce
-            produced: Produced | None = await produce(row, answer)
-            await desk_on(other).forget(row.id, Decision(by="me", reason="a test"))
-            return produced
-
-        answers.produce = slowly
-        assert [(await there.post()).body for _ in range(3)] == [b"answer 1", b"answer 2", b"answer 2"]
-        await other.close()
-
-
-async def test_a_change_while_the_row_is_read_is_noticed(tmp_path: Path) -> None:
-    """The stamp is asked for before the row: what changes after that has another."""
-    async with place(tmp_path) as there:
-        other = await ambient.opened(tmp_path / "state")
-        await there.post()
-        store = there.app.store
-        get = store.get
-
-        async def slowly(key: bytes, known: Call | None = None) -> Call | None:
-            store.get = get  # type: ignore[method-assign]
-            row = await get(key, known)
-            assert row is not None
-            await desk_on(other).forget(row.id, Decision(by="me", reason="a test"))
-            return row
-
-        store.get = slowly  # type: ignore[method-assign]
-        assert [(await there.post()).body for _ in range(3)] == [b"answer 1", b"answer 2", b"answer 2"]
-        await other.close()
-
-
-async def test_a_reload_between_deciding_and_learning_is_noticed(tmp_path: Path) -> None:
-    """What was decided by the old policies is not learned under the new ones."""
-    async with place(tmp_path) as there:
-        assert there.recall is not None
-        await there.post()
-        answers = there.recall._stands_while.__self__  # type: ignore[attr-defined]
-        produce, file = answers.produce, tmp_path / "policies" / "test.yaml"
-
-        async def slowly(row: Call, answer: Recorded) -> Produced | None:
-            answers.produce = produce
-            file.write_text(file.read_text().replace("path: /x}", "path: /x}, mode: deny"))
-            assert await there.app.watch.check_now()
-            produced: Produced | None = await produce(row, answer)
-            return produced
-
-        answers.produce = slowly
-        assert [(await there.post()).status for _ in range(2)] == [200, 403]
-        assert there.given == 0
-
-
-async def test_what_no_longer_holds_is_let_go(tmp_path: Path) -> None:
-    """Neither a forgotten answer nor old policies stay in memory; what was known is known again at once."""
-    async with place(tmp_path) as there:
-        got = await warmed(there)
-        assert there.recall is not None
-        (known,) = there.recall._known.values()
-        assert (known._call.request, known._call.answer.body) == (b"", b"")  # type: ignore[union-attr]
-        await forget(there, str(got.get("Semel-Call")))
-        assert (await there.post()).body == b"answer 2"
-        assert (there.recall._known, there.recall._bytes) == ({}, 0)
-        assert (await there.post()).body == b"answer 2"
-        given = there.given
-        assert ((await there.post()).body, there.given) == (b"answer 2", given + 1)
-
-
-async def test_a_store_that_is_closed_gives_nothing(tmp_path: Path) -> None:
-    """Whether the row stands cannot be known."""
-    async with place(tmp_path) as there:
-        await warmed(there)
-        assert there.app.store.settled_stamp() is not None
-        await there.app.store.close()
-        assert there.app.store.settled_stamp() is None
-        assert (await there.post()).status == 503
-        assert there.given == 1
-
-
-# ---- on the wire ----
-
-
-async def test_however_it_is_cut_up_it_is_the_same_request(tmp_path: Path) -> None:
-    """Whole, in two parts, or two in one: each is answered once, in order."""
-    async with place(tmp_path) as there:
-        await warmed(there)
-        request = request_bytes("POST", "/up/x", JSON, BODY)
-        reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
-        for cut in range(1, len(request)):
-            writer.write(request[:cut])
-            await writer.drain()
-            await asyncio.sleep(0)
-            writer.write(request[cut:])
-            assert (await read_answer(reader)).body == b"answer 1"
-        writer.write(request * 3 + request[:20])
-        for _ in range(3):
-            assert (await read_answer(reader)).body == b"answer 1"
-        writer.write(request[20:])
-        assert (await read_answer(reader)).body == b"answer 1"
-        for _ in range(20):
-            writer.write(request)
-            assert (await read_answer(reader)).semel == "replayed"
-        writer.close()
-        assert there.origin.started == 1
-        assert there.given > 20
-
-
-async def test_who_reads_nothing_is_not_written_to_without_end(tmp_path: Path) -> None:
-    """A caller that only asks is served until its replies stand still, and no further."""
-    async with place(tmp_path, (*READ_ALL, answer(200, b"x" * 6000))) as there:
-        await warmed(there)
-        request = request_bytes("POST", "/up/x", JSON, BODY)
-        reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        asked = 0
-
-        async def ask() -> None:
-            nonlocal asked
-            writer.write(request)
-            asked += 1
-            await asyncio.sleep(0)
-
-        def stands_still() -> bool:
-            return any(one._paused for one in there.app._listener.connections)
-
-        while not stands_still():
-            known = there.given
-            await ask()
-            await until(lambda known=known: there.given > known or stands_still())  # type: ignore[misc]
-        given = there.given
-        assert given > 10
-        await ask()
-        for _ in range(20):  # alone: it is read by itself
-            await asyncio.sleep(0)
-        for _ in range(500):
-            await ask()
-        assert there.given == given
-        waiting = [_unread(one.transport) for one in there.app._listener.connections]
-        assert 0 < max(waiting) < 2 * 64 * 1024
-        writer.transport.resume_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(20):
-            for _ in range(asked):
-                assert (await read_answer(reader)).body == b"x" * 6000
-        writer.close()
-
-
-def _unread(transport: asyncio.Transport | None) -> int:
-    return 0 if transport is None else transport.get_write_buffer_size()
-
-
-async def test_so_many_are_known_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest go first; a body that is long is not kept at all."""
-    monkeypatch.setattr(recalling, "KNOWN", 3)
-    rules = "[{name: r, match: {path: /x}, key: {include: [a]}}]"
-    async with place(tmp_path, rules=rules) as there:
-        assert there.recall is not None
-        for n in range(6):
-            for _ in range(3):
-                await there.post(body=b'{"a": 1, "n": %d}' % n)
-        assert there.given == 6
-        assert (len(there.recall._known), len(there.recall._came)) == (3, 0)
-        assert there.recall._bytes == sum(one.size for one in there.recall._known.values())
-        await there.post(body=b'{"a": 1, "n": 0}')
-        assert there.given == 6
-        for n in range(10, 20):
-            await there.post(body=b'{"a": 1, "n": %d}' % n)
-        assert len(there.recall._came) == 3
-        monkeypatch.setattr(recalling, "KNOWN_BYTES", 1)
-        for _ in range(2):
-            await there.post(body=b'{"a": 1, "n": 9}')
-        assert (len(there.recall._known), there.recall._bytes) == (0, 0)
-
-
-async def test_a_recalled_reply_is_a_whole_turn(tmp_path: Path) -> None:
-    """What was begun before it is over: the wait for the rest of a request, the question whether the answer
-    before was taken; and the connection may be idle anew."""
-    async with place(tmp_path) as there:
-        await warmed(there)
-        request = request_bytes("POST", "/up/x", JSON, BODY)
-        async with client(there.port) as outside:
-            await outside.ask(request_bytes("POST", "/@run+one/up/x", JSON, BODY))
-            await until(lambda: len(there.app._listener.connections) == 1)
-            (connection,) = there.app._listener.connections
-            assert isinstance(connection, Connection)
-            handed_over: list[Delivery | None] = [connection.handed_over]
-            assert (await outside.ask(request)).body == b"answer 1"
-            handed_over.append(connection.handed_over)
-            assert [one is None for one in handed_over] == [False, True]
-            outside.writer.write(request[:-3])
-            await until(lambda: connection._head_timer is not None)
-            closes, given = connection._next_keepalive_close_time, there.given
-            assert (await outside.ask(request[-3:])).body == b"answer 1"
-            assert there.given == given + 1
-            assert connection._head_timer is None
-            assert connection._next_keepalive_close_time > closes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from benchmarks.judging import Check, Found, Mark, Rates, Unmeasured, missed
 from benchmarks.peers import installing
 from benchmarks.peers_rates import RATED, CannotMeasure, Rated
 from benchmarks.running import end
+from tests.not_installing import WORDS, no_packages
 
 ROOT = Path(__file__).parent.parent
 WITHIN = 120
@@ -226,13 +226,9 @@ def test_a_peer_that_cannot_be_installed_has_a_row_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the installer's own words."""
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found' >&2\nexit 1\n")
-    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(installing, "PLACE", tmp_path / "peers")
-    monkeypatch.setattr(sys, "executable", str(broken))
+    no_packages(tmp_path, monkeypatch)
     monkeypatch.setattr(peers_rates, "SMALL", False)
-    with pytest.raises(CannotMeasure, match="No matching distribution found") as caught:
+    with pytest.raises(CannotMeasure, match=WORDS) as caught:
         peers_rates.environment(RATED[1])
     assert not caught.value.installed
 

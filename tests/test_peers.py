@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import stat
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from benchmarks.peers.rows import DBOS, EFFECT_LEDGER, PEERS, RESTATE, SEMEL, Pe
 from benchmarks.peers.scenarios import SCENARIOS, Outcome
 from benchmarks.peers.subjects import Subject, World, world
 from benchmarks.peers.trying import Result, try_peer
+from tests.not_installing import WORDS, no_packages
 from tests.proof.report import report
 
 HERE = Path(installing.__file__).parent
@@ -84,14 +84,10 @@ async def test_a_peer_that_cannot_be_installed_has_a_row_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the installer's own words; nothing is left that would be taken for an installation."""
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho 'ERROR: No matching distribution found' >&2\nexit 1\n")
-    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(installing, "PLACE", tmp_path / "peers")
-    monkeypatch.setattr(sys, "executable", str(broken))
+    no_packages(tmp_path, monkeypatch)
     results = await try_peer(_nowhere(tmp_path), EFFECT_LEDGER, said_nowhere)
     assert [result.row for result in results] == list(EFFECT_LEDGER.rows)
-    assert {result.why_not for result in results} == {"not installed: ERROR: No matching distribution found"}
+    assert {result.why_not for result in results} == {f"not installed: {WORDS}"}
     assert not installing.installed("effect-ledger")
 
 

@@ -22,6 +22,7 @@ from tests.forward.scene import client
 from tests.http.recalled import BODY, JSON, NUMBERED, ONCE, forget, place, warmed
 from tests.inside import Answer, call, raw_call, request_bytes, semel, until
 from tests.origin import READ_ALL, Origin, Wait, answer
+from tests.tools.workers import Worker
 
 
 def _later(seconds: float) -> float:
@@ -166,6 +167,15 @@ async def test_the_same_bytes_inside_a_connect_are_another_request(tmp_path: Pat
         assert [seen.head.split()[1] for seen in there.origin.requests] == [b"/x", b"/up/x"]
         assert there.given == 1
         assert (await there.post()).body == b"answer 1"
+
+
+async def test_a_tool_of_the_agents_own_takes_the_long_way(tmp_path: Path) -> None:
+    """Whether it is handed out or has a result is for the workshop to say, each time."""
+    async with place(tmp_path) as there:
+        worker = Worker(there.port)
+        await worker.complete(await worker.begin(), "paid")
+        assert [(await worker.begin()).document for _ in range(4)] == [{"result": "paid"}] * 4
+        assert there.given == 0
 
 
 async def test_without_a_body_the_long_way_says_how(tmp_path: Path) -> None:

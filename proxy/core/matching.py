@@ -45,10 +45,13 @@ class Seen:
         self.headers = headers
         self.query = query
         self._read = read
+        self._body: Body | None = None
 
-    @cached_property
+    @property
     def body(self) -> Body:
-        return self._read()
+        if self._body is None:  # by hand: every call with a body comes by
+            self._body = self._read()
+        return self._body
 
     @cached_property
     def fields(self) -> Document:

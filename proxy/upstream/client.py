@@ -29,6 +29,8 @@ Origin: TypeAlias = tuple[str, str, int, Said]
 
 # Up to here head and body are one write, one segment train, one wake-up at the other side.
 ONE_WRITE = 64 * 1024
+# So much of a stream is handed on before the rest, should more have come at once.
+FIRST_PART = 8 * 1024
 # A pooled connection older than this is closed even if a caller would take it: servers close at 60 s or more.
 KEEP_IDLE = 60.0
 
@@ -197,7 +199,7 @@ async def _exchange(
     if not may_send():
         return NotSent("it may not be sent any more: its claim was lost, or its key grew too old, meanwhile")
     connection.write(first)
-    headed = sent_all = False
+    headed = sent_all = begins = False
     while True:
         if rest is None and not sent_all and not connection.unwritten():
             sent_all = True
@@ -206,10 +208,16 @@ async def _exchange(
             headed = True
             if is_event_stream(answer.headers):
                 connection.waive_total()  # a stream lasts as long as it speaks
+                begins = True
             sink.head(answer.status, answer.headers)
         if answer.parts:
             connection.held = True
-            await sink.data(connection.take())
+            part = connection.take()
+            if begins:
+                begins = False
+                part = await _begin_stream(connection, part, sink)
+            if part:
+                await sink.data(part)
             connection.consumed()
         elif answer.complete or connection.failure:
             break
@@ -224,6 +232,16 @@ async def _exchange(
         connection.end(sent_all=sent_all)
         return Answered(answer.status)
     return Lost(connection.failure, answer.status or None, connection.timed_out)
+
+
+async def _begin_stream(connection: Connection, part: bytes, sink: Sink) -> bytes:
+    """Whoever waits for the first of a stream has it before the rest is looked at, and before more is read.
+    What is left of `part`."""
+    connection.stop_reading()
+    await sink.data(part[:FIRST_PART])
+    await asyncio.sleep(0)
+    connection.read_on()
+    return part[FIRST_PART:]
 
 
 def _split(head: bytes, body: Spool | None) -> tuple[bytes, Iterator[bytes] | None]:

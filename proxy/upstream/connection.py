@@ -82,11 +82,20 @@ class Connection(asyncio.Protocol):
         """All that has come of the body since the last time; reading goes on if it was paused."""
         assert self._answer is not None
         parts, self._answer.parts, self._answer.pending = self._answer.parts, [], 0
+        self.read_on()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def stop_reading(self) -> None:
+        if self._reading and self.is_open():
+            assert self._transport is not None
+            self._reading = False
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
         if not self._reading and self.is_open():
             assert self._transport is not None
             self._reading = True
             self._transport.resume_reading()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def consumed(self) -> None:
         """The sink has taken what it was given: the idle clock runs again, from now."""
@@ -154,10 +163,8 @@ class Connection(asyncio.Protocol):
         answer.feed(data)
         if answer.problem:
             self.fail(answer.problem)
-        elif answer.pending > BACKLOG and self._reading and not answer.complete and self.is_open():
-            assert self._transport is not None
-            self._reading = False
-            self._transport.pause_reading()
+        elif answer.pending > BACKLOG and not answer.complete:
+            self.stop_reading()
         if answer.status:
             self._wake()
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from proxy.core import sse
 from proxy.core.sse import MAX_EVENT, CodedEventStream, EventStream, is_terminal
-from tests.core.test_sse import CODINGS, coded, feed, packed
+from tests.core.test_sse import CODINGS, LARGE, coded, cut, feed, packed
 from tests.core.test_sse_events import MARK, RESPONSE
+from tests.counts import count
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,80 @@ def test_what_is_shown_of_each_part(parts: list[bytes], shown: list[int]) -> Non
     """Blank lines as they come; an LF at once where it ends a CR that was shown, else with its event."""
     stream = EventStream()
     assert [stream.feed(part) for part in parts] == shown
+
+
+class OneByOne(EventStream):
+    """Every event is looked at, whatever it bears."""
+
+    def feed(self, chunk: bytes) -> int:
+        if self.ended or not chunk:
+            return self.visible
+        pending = self._pending + chunk
+        start = int(self._after_cr and pending.startswith(b"\n"))
+        look_from = max(0, len(self._pending) - 3)
+        while found := sse._BOUNDARY.search(pending, max(start, look_from)):
+            event = pending[start : found.start()]
+            if self._is_end(event if self._offset + start else sse.unmarked(event)):
+                self.ended = True
+                break
+            self._marks = None
+            start = found.end()
+        self.visible = self._offset + start if start else self.visible
+        self._after_cr = start == len(pending) and pending.endswith(b"\r")
+        self._keep(pending[start:], self._offset + start)
+        return self.visible
+
+
+WORDS = [
+    b"data: a", b"[DONE]", b"data: [DONE]", b'data: {"jsonrpc":"2.0"', b',"result":1}', b'"error"', b"}",
+    b"event: message_stop", b'data: {"type":"\\u006dessage_stop"}', b"\\u00e9", b"\\u00", b"\\u0", b"6d",
+    MARK,
+]  # fmt: skip
+ENDS_OF_LINES = [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"\n\r\n\n"]
+
+
+@settings(max_examples=count(1_500, 60_000), deadline=None)
+@given(
+    st.lists(st.sampled_from(WORDS) | st.sampled_from(ENDS_OF_LINES), max_size=24).map(b"".join),
+    st.lists(st.integers(0, 300), max_size=8),
+    LARGE,
+)
+@example(b"a\n\n\n\n\ndata: [DONE]\n\n", [], MAX_EVENT)
+@example(b"data: a\n\ndata: [DONE]\n\ndata: b\n\ndata: [DONE]\n\n", [], MAX_EVENT)
+@example(b"data: a\n\ndata: [DONE]\n\nevent: message_stop\n\n", [], MAX_EVENT)
+@example(b"data: a\n\nevent: message_stop\n\ndata: [DONE]\n\n", [], MAX_EVENT)
+@example(b'data: {"jsonrpc":"2.0","result":1}\n\n' * 2, [], MAX_EVENT)
+@example(b'data: a\n\ndata: {"type":"\\u006dessage_stop"}\n\n' * 2, [], MAX_EVENT)
+@example(b"data: a\n\r\n\n\ndata: b\n\n", [10], MAX_EVENT)
+@example(b"a\r\r\n\n\n\nb\n\ndata: [DONE]\n\n", [3], MAX_EVENT)
+@example(b"a\r\r\ndata: [DONE]\n\n", [3], MAX_EVENT)
+@example(b"data: " + b"a" * 99 + b"\n" * 65 + b"b", [], MAX_EVENT)
+@example(b"data: " + b"a" * 999 + b"\n" * 701 + b"data: [DONE]\n\n", [], MAX_EVENT)
+@example(b"\r\n\n" * 301 + b"data: [DONE]\n\n", [7, 500], MAX_EVENT)
+@example(b"a\n\r\n\n\r\rb\n\ndata: [DONE]\r\r", [3, 6], MAX_EVENT)
+@example(b'data: {"jsonrpc":"2.0"\n\n"result"\n\ndata: a\n\n', [], MAX_EVENT)
+def test_what_is_passed_over_would_have_been_shown(body: bytes, points: list[int], large: int) -> None:
+    """Most events are not looked at, since no mark of an end is near: that changes nothing."""
+    quick, careful = EventStream(), OneByOne()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "MAX_EVENT", large)
+        for chunk in cut(body, points):
+            assert quick.feed(chunk) == careful.feed(chunk)
+            assert (quick.ended, quick._marks) == (careful.ended, careful._marks)
+
+
+def test_events_without_a_mark_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long stream must not wait for that."""
+    looked_at: list[bytes] = []
+
+    def look_at(event: bytes) -> bool:
+        looked_at.append(event)
+        return False
+
+    monkeypatch.setattr(sse, "is_terminal", look_at)
+    plain = [b'data: {"type":"response.output_text.delta","delta":"\\u00e9"}\n\n' * 50] * 4
+    feed([*plain, b"data: 1\n\ndata: [DONE]\n\n"])
+    assert looked_at == [b"data: [DONE]"]
 
 
 def test_only_before_the_first_event_a_mark_of_order_is_none_of_it() -> None:
@@ -65,6 +142,7 @@ def test_a_large_event_with_a_result_is_an_end_only_of_a_call() -> None:
     """A JSON-RPC message says so; others may have a result in them."""
     event = resembling(2 * MAX_EVENT, b'","result":"')
     assert not feed([event + b"\n\n"]).ended
+    assert not feed([event, b"\n\n"]).ended
     assert feed([event[:-1] + b',"jsonrpc":"2.0"}\n\n']).ended
 
 

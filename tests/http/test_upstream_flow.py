@@ -12,6 +12,7 @@ import pytest
 
 from proxy.spool import Spool
 from proxy.upstream.base import Answered
+from proxy.upstream.client import FIRST_PART
 from tests.origin import OK, Origin, ReadBody, ReadHead, Script, Stall, StopReading, Wait, answer, run_on
 from tests.sending import Collecting, both_loops, client, request, yes
 
@@ -169,3 +170,30 @@ def test_when_the_sink_raises_the_connection_is_closed(loop: str) -> None:
             await asyncio.wait_for(origin.visitors[0].gone.wait(), 5)
 
     run_on(loop, scenario())
+
+
+@both_loops
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_the_first_of_a_stream_is_handed_on_before_more_is_read(loop: str, size: int) -> None:
+    """However much came with it: whoever waits for it has its turn before the rest is looked at."""
+    events = b"data: x\n\n" * (size // 9)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(events)
+    order: list[str] = []
+
+    class Shown(Collecting):
+        async def data(self, chunk: bytes) -> None:
+            await super().data(chunk)
+            order.append(f"data {len(chunk)}")
+            if len(order) == 1:
+                asyncio.get_running_loop().call_soon(order.append, "shown")
+
+    async def scenario() -> None:
+        async with Origin((ReadBody(), head + events)) as origin, client() as upstream:
+            sink = Shown()
+            assert await upstream.send(request(origin.port), sink, yes) == Answered(200)
+            assert sink.body == events
+
+    run_on(loop, scenario())
+    assert order[1] == "shown"
+    assert int(order[0].split()[1]) <= FIRST_PART
+    assert len(order) == 2 if size < FIRST_PART else len(order) > 2

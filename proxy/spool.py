@@ -8,11 +8,58 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock, Thread
 
 CHUNK = 256 * 1024
+# A file without a name goes when it is closed, and freeing its pages takes a tenth of a millisecond for every
+# few megabytes. Neither the event loop nor whoever has its core next shall wait for all of it.
+STEP, PAUSE = 1024 * 1024, 0.002
+
+
+class _Closing:
+    """One thread gives back all that wait for it, a bit at a time, and ends when none is left."""
+
+    def __init__(self) -> None:
+        # A finalizer may run in the midst of another in the same thread.
+        self._lock = RLock()
+        self._waiting: deque[int] = deque()
+        self._at_work = False
+
+    def close(self, fd: int) -> None:
+        with self._lock:
+            self._waiting.append(fd)
+            idle, self._at_work = not self._at_work, True
+        if not idle:
+            return
+        try:
+            Thread(target=self._give_back_all, name="semel-spool", daemon=True).start()
+        except RuntimeError:  # the interpreter is on its way out, or no thread is to be had
+            while (left := self._next()) is not None:
+                os.close(left)
+
+    def _next(self) -> int | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._at_work = False
+            return None
+
+    def _give_back_all(self) -> None:
+        while (fd := self._next()) is not None:
+            try:
+                for size in range(os.fstat(fd).st_size - STEP, 0, -STEP):
+                    os.ftruncate(fd, size)
+                    time.sleep(PAUSE)
+            finally:
+                os.close(fd)
+
+
+_CLOSING = _Closing()
 
 
 class Spool:
@@ -74,7 +121,7 @@ class Spool:
         except BaseException:
             os.close(fd)
             raise
-        weakref.finalize(self, os.close, fd)
+        weakref.finalize(self, _CLOSING.close, fd).atexit = False  # the system closes it then
         self._fd = fd
         self._first, self._memory = b"", bytearray()
 

@@ -63,9 +63,13 @@ class Database:
             raise
         return connection
 
+    @property
+    def log(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
     def log_size(self) -> int:
         try:
-            return self.path.with_name(self.path.name + "-wal").stat().st_size
+            return self.log.stat().st_size
         except FileNotFoundError:
             return 0
 

@@ -20,6 +20,7 @@ from proxy.errors import ConfigurationError
 from proxy.store import meta_statements
 from proxy.store.archive import not_whole
 from proxy.store.blobs import Blobs
+from proxy.store.checkpoints import PAGES
 from proxy.store.database import FILE_NAME, PATIENCE, Database, Patience, close_quietly
 from proxy.store.owners import Owner
 from proxy.store.schema import migrate, refuse_newer
@@ -30,6 +31,8 @@ from proxy.store.stamp import ForeignStamp, Stamp
 # Two processes that start together take turns. A migration of a large database may take this long.
 OPENING = 120.0
 _OPEN_LOCK = "open.lock"
+# For the log, of whose pages each has some bytes before it. It is made where the disk has many times as much.
+ROOM, PLENTY = PAGES * (4096 + 24), 10
 # What may lie in a directory that is ours.
 _OURS = frozenset(
     {
@@ -81,6 +84,7 @@ def _open(directory: Path, database: Database, unfinished: bool) -> Premises:
         writing = database.connect(patience)
         migrate(writing)
         _empty_log(writing, patience)
+        _make_room(writing, database)
         secret = meta_statements.secret(writing)
         # Asked when this process is already to be seen among the living: a copy looks at them after its mark.
         origin = meta_statements.copied_from(writing)
@@ -114,6 +118,32 @@ def _empty_log(connection: apsw.Connection, patience: Patience) -> None:
     with contextlib.suppress(apsw.BusyError):
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     patience.bound = PATIENCE
+
+
+def _make_room(connection: apsw.Connection, database: Database) -> None:
+    """An empty log gets its usual length at once. While a file grows, each fsync writes down its length too
+    and takes half as long again. Nothing depends on it: where the disk has little room, that is left for what
+    needs it."""
+    if database.vfs is not None or not hasattr(os, "posix_fallocate"):
+        return
+    with contextlib.suppress(apsw.BusyError):
+        connection.execute("BEGIN IMMEDIATE")  # nobody writes to it meanwhile
+        try:
+            with contextlib.suppress(OSError), database.log.open("r+b") as log:
+                _lengthen(log.fileno())
+        finally:
+            connection.execute("ROLLBACK")
+
+
+def _lengthen(log: int) -> None:
+    disk = os.fstatvfs(log)
+    if os.fstat(log).st_size or disk.f_bavail * disk.f_frsize < PLENTY * ROOM:
+        return
+    try:
+        os.posix_fallocate(log, 0, ROOM)
+    except OSError:
+        os.ftruncate(log, 0)  # a part of it may have been had, and would be all that there was
+        raise
 
 
 def _make_private(directory: Path) -> None:

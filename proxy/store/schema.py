@@ -285,6 +285,8 @@ def _peek_log(log: Path) -> int | None:
         if len(header) < _WAL_HEADER.size:
             return None
         page_size, salts = _WAL_HEADER.unpack(header)
+        if not page_size:  # room for a log that has not begun
+            return None
         committed = waiting = None
         offset = _WAL_HEADER.size
         while len(frame := os.pread(fd, _FRAME_HEADER.size, offset)) == _FRAME_HEADER.size:

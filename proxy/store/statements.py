@@ -162,16 +162,17 @@ def swap(
         exceeded = spending.exceeded(connection, charge)
         if exceeded is not None:
             return Swap(False, exceeded=exceeded)
+    execute = connection.cursor().execute  # one for both: the connection's own makes one each time
     if expected == 0:
-        connection.execute(INSERT, row)
+        execute(INSERT, row)
         won = bool(connection.changes())
         if won:
-            connection.execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
+            execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
     else:
-        connection.execute(UPDATE, (*row, expected))
+        execute(UPDATE, (*row, expected))
         won = bool(connection.changes())
         if won:
-            connection.execute(APPEND, (row[0], *entry))
+            execute(APPEND, (row[0], *entry))
     if not won:
         return Swap(False, get(connection, row[0]))
     if charge is not None:

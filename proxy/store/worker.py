@@ -30,6 +30,8 @@ class Worker(ABC):
         self._loop = loop
         self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._gathered: list[Job] = []  # submitted in this turn of the loop, not yet handed over
+        self._under_way = 0  # handed over, and nobody was told yet
+        self._comes_alone = True  # the last job was the only one of its batch
         self._refusing = ""  # the loop's side: why no more jobs are taken
         self._ending = False  # the thread's side: this batch is the last
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -44,15 +46,19 @@ class Worker(ABC):
         if self._refusing:
             raise StoreUnavailable(self._refusing)
         future: asyncio.Future[Any] = self._loop.create_future()
-        # Waking a thread for every job costs more than the job: a turn's jobs are handed over together.
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)
         self._gathered.append((perform, args, future))
+        # Waking a thread for every job costs more than the job: a turn's jobs are handed over together. But
+        # where they come one at a time, none waits for others that will not come.
+        if self._comes_alone and not self._under_way:
+            self._hand_over()
+        elif len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
         return future
 
     def _hand_over(self) -> None:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
+            self._under_way += len(gathered)
             self._queue.put(gathered)
 
     async def close(self) -> None:
@@ -102,6 +108,8 @@ class Worker(ABC):
 
     def _resolve(self, outcomes: Sequence[Outcome]) -> None:
         """On the event loop."""
+        self._under_way -= len(outcomes)
+        self._comes_alone = len(outcomes) == 1
         for (_, _, future), result, error in outcomes:
             if future.done():
                 continue  # its waiter was cancelled

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from proxy.errors import StoreUnavailable
-from proxy.store import checkpoints, statements
+from proxy.store import checkpoints, premises, schema, statements
 from proxy.store.base import BlobRef, Swap
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import MARKS_AFTER, EmbeddedStore
@@ -126,7 +129,7 @@ async def test_close_empties_the_log_into_the_database(tmp_path: Path) -> None:
 
 
 async def test_the_log_does_not_grow_without_end(
-    tmp_path: Path, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is copied into the database and starts anew, also while somebody reads all the time."""
     monkeypatch.setattr(checkpoints, "PAGES", 50)
@@ -140,13 +143,54 @@ async def test_the_log_does_not_grow_without_end(
             await store.get(call.key)
 
     readers = [asyncio.create_task(read()) for _ in range(4)]
+    lengths: list[int] = []
     try:
         for _ in range(100):
             await asyncio.gather(*(store.swap(*calls.claim(store.owner), expected=0) for _ in range(4)))
+            lengths.append(store._writer._log_pages)
     finally:
         reading = False
         await asyncio.gather(*readers)
-    assert (tmp_path / "state" / f"{FILE_NAME}-wal").stat().st_size < 200 * 4200
+    assert 50 <= max(lengths) < 200
+
+
+@pytest.mark.parametrize("trouble", ["", "a part of it", "little room"])
+async def test_the_log_has_its_room_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """And is none before something is in it: whoever opens the directory next, also after a crash, reads it
+    as the empty log that it is."""
+    if trouble == "little room":
+        disk = os.statvfs(tmp_path)
+        little = SimpleNamespace(f_bavail=9 * premises.ROOM // disk.f_frsize, f_frsize=disk.f_frsize)
+        monkeypatch.setattr(os, "fstatvfs", lambda _: little)
+    elif trouble:
+
+        def a_part(fd: int, *_: object) -> None:
+            os.ftruncate(fd, 8_000_000)
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        monkeypatch.setattr(os, "posix_fallocate", a_part)
+    first = await EmbeddedStore.open(tmp_path / "state")
+    log = tmp_path / "state" / f"{FILE_NAME}-wal"
+    room = log.stat().st_size
+    assert room == (0 if trouble else premises.ROOM)
+    left_out = shutil.ignore_patterns("*-shm", "owners")
+    shutil.copytree(tmp_path / "state", tmp_path / "crashed", ignore=left_out)
+    assert schema._peek_log(tmp_path / "crashed" / log.name) is None
+    other = await EmbeddedStore.open(tmp_path / "state")  # beside a living one it is left as it is
+    call, entry = calls.claim(first.owner)
+    for store in (first, other):
+        await store.swap(*calls.claim(store.owner), expected=0)
+    assert (await first.swap(call, entry, expected=0)).won
+    assert await other.get(call.key) == call
+    assert log.stat().st_size >= room
+    await other.close()
+    await first.close()
+    after_crash = await EmbeddedStore.open(tmp_path / "crashed")
+    assert await after_crash.get(call.key) is None
+    assert (await after_crash.swap(*calls.claim(after_crash.owner), expected=0)).won
+    await after_crash.close()
 
 
 async def test_a_long_read_elsewhere_does_not_stop_writes(

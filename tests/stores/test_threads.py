@@ -92,7 +92,7 @@ async def test_without_a_thread_to_be_had_the_log_is_emptied_by_the_writer(
         for _ in range(60):
             async with asyncio.timeout(10):
                 assert (await store.swap(*calls.claim(store.owner), expected=0)).won
-        assert store._database.log_size() < 60 * 4200
+        assert store._writer._log_pages < 60
     for _ in range(60):
         assert (await store.swap(*calls.claim(store.owner), expected=0)).won
     monkeypatch.setattr(checkpoints, "threading", SimpleNamespace(Thread=Unstartable))
@@ -147,3 +147,32 @@ async def test_nobody_waits_for_a_thread_that_has_died(
         go_on.set()
         async with asyncio.timeout(10):
             await store.close()
+
+
+async def test_what_comes_alone_is_handed_over_at_once_and_what_comes_together_together(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One caller does not wait for others; of many, all that came in a turn share a commit."""
+    batches: list[int] = []
+    monkeypatch.setattr(store._writer, "_batched", batches.append)
+
+    def swaps(number: int) -> list[asyncio.Task[Any]]:
+        return [asyncio.create_task(store.swap(*calls.claim(store.owner), expected=0)) for _ in range(number)]
+
+    async def handed_over() -> bool:
+        """Whether the job of this turn is out before the turn has ended."""
+        (alone,) = swaps(1)
+        await asyncio.sleep(0)
+        is_out = not store._writer._gathered and store._writer._under_way == 1
+        assert (await alone).won
+        return is_out
+
+    assert await handed_over()
+    assert await handed_over()
+    batches.clear()
+    assert {swap.won for swap in await asyncio.gather(*swaps(20))} == {True}
+    assert {swap.won for swap in await asyncio.gather(*swaps(20))} == {True}
+    assert sum(batches) == 40
+    assert len(batches) <= 3  # the first was taken for one of those that come alone
+    assert not await handed_over()
+    assert await handed_over()

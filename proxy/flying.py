@@ -97,7 +97,9 @@ class Flights:
         if self.stopping:
             raise StoreUnavailable("semel is shutting down and nothing was sent; call again.")
         outgoing = ask.sending.outgoing()
-        intent = ask.sending.intent(ask.identity, outgoing)._replace(payer=ask.payer)
+        intent = ask.sending.intent(ask.identity, outgoing)
+        if ask.payer:
+            intent = intent._replace(payer=ask.payer)
         if ask.place is not None:
             intent = intent._replace(place=ask.place, occurrence=ask.occurrence)
         if ask.source is not None:  # the shared call is the one that is sent, and permitted

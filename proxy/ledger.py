@@ -33,7 +33,7 @@ from proxy.stream import Capture
 # A blob that no row names yet is safe from collection for an hour; long before that it is put again.
 PLACED_FOR = 1200.0
 # After so many calls without a row the next is taken for new as well.
-NEW_IN_A_ROW = 64
+NEW_IN_A_ROW = 8
 # So many are looked at at once.
 QUESTIONS = 500
 # Waiting for a store to come back: soon at first, then patiently.

@@ -25,10 +25,10 @@ class Served(NamedTuple):
     tool: str = ""
     safe: bool = True
     method: str = ""
+    trace: str = ""  # the agent's, of which this call is a part
     status: str = ""  # executed | replayed | joined | passed | refused
     code: int = 0
     call: str = ""
-    trace: str = ""  # the agent's, of which this call is a part
     problem: str = ""
     seconds: float = 0.0
     upstream_seconds: float = 0.0  # of these, while the upstream had it; 0 where it was not asked

@@ -116,6 +116,7 @@ class Handler:
             if not tale.own:
                 seconds = time.monotonic() - began
                 self._observer.served(tale.served(request.method, writer.size, seconds))
+            tale.incoming = None  # it leads back to its tale, and what is in a circle is freed late
 
     async def _serve(
         self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: Tale

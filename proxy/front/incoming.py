@@ -93,17 +93,13 @@ class Incoming(NamedTuple):
 
     def served(self) -> Served:
         """As it is told, but for what becomes of it."""
+        return Served(*self.labels(), status="refused")
+
+    def labels(self) -> tuple[str, str, str, str, bool, str, str]:
+        """What is told of it first: where it goes, by which rule, under which name."""
         rule, sending = self.match.rule, self.sending
-        return Served(
-            status="refused",
-            upstream=self.upstream.name,
-            rule=rule.name,
-            mode=rule.mode.value,
-            tool=sending.tool,
-            safe=self.safe,
-            method=sending.method,
-            trace=trace_of(sending.headers),
-        )
+        trace = trace_of(sending.headers)
+        return self.upstream.name, rule.name, rule.mode.value, sending.tool, self.safe, sending.method, trace
 
 
 @lru_cache(maxsize=MANY_HEADS)

@@ -32,6 +32,8 @@ from proxy.wiring import Works
 
 # So many are known, and so many bytes belong to them. A longer request has a row too large to be at hand.
 KNOWN, KNOWN_BYTES, LONGEST = 4096, 16 * 1024 * 1024, 8 * 1024
+# After so many that had not come before, with nothing known, every so-many-th is looked at.
+IN_VAIN, SELDOM = 256, 17  # odd: callers who take turns shall not be passed over for ever
 # What one takes beside its reply and the answer in it.
 BESIDE = 2048
 
@@ -79,12 +81,13 @@ class Recall:
         # Those that took the long way lately, and whether they had come before: most requests never do, and
         # are not worth learning.
         self._came: dict[bytes, bool] = {}
+        self._in_vain = 0  # how many were looked for since one was known
         self.given = 0  # how many replies came from here
 
     def answer(self, data: bytes, write: Callable[[bytes], None]) -> bool:
         """Whether `data` is a request that is known, and was answered by `write`."""
         stamp = self._stamp()
-        if stamp is None or len(data) > LONGEST:
+        if stamp is None or len(data) > LONGEST or self._is_hopeless():
             return False
         began, now = self._monotonic(), self._now()
         ticket = self._ticket(data)
@@ -132,6 +135,15 @@ class Recall:
         self._under, self._bytes = (stamp, policies), 0
         self._known.clear()
         return False
+
+    def _is_hopeless(self) -> bool:
+        """Nothing is known, and request after request was none that came before: only now and then one is
+        looked at, lest every new call pay for replays that nobody asks for."""
+        if self._known:
+            self._in_vain = 0
+            return False
+        self._in_vain += 1
+        return self._in_vain > IN_VAIN and self._in_vain % SELDOM != 0
 
     def _note(self, ticket: bytes, *, again: bool = False) -> None:
         self._came[ticket] = again or ticket in self._came

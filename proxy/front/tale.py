@@ -33,10 +33,10 @@ class Tale:
             self.call = live.flight.identity.id
 
     def served(self, method: str, size: int, seconds: float) -> Served:
-        known = (
-            Served(upstream=self.upstream, method=method) if self.incoming is None else self.incoming.served()
-        )
-        return known._replace(
+        incoming = self.incoming
+        labels = (self.upstream, "", "", "", True, method, "") if incoming is None else incoming.labels()
+        return Served(
+            *labels,
             status=self.status or ("refused" if self.waits_for is None else self.waits_for.how),
             code=self.code,
             call=self.call,

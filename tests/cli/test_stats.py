@@ -35,7 +35,7 @@ async def test_figures_of_the_record(tmp_path: Path, capsys: pytest.CaptureFixtu
         text = (await asyncio.to_thread(semel, capsys, "stats", *place)).out
         assert "calls in_doubt" in text
         assert "s ago (" in text
-        assert "KiB (embedded)" in text
+        assert "iB (embedded)" in text
 
 
 def test_no_record_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from proxy.clock import SystemClock
+from proxy.front import recall
 from proxy.front.recall import Recall
 from proxy.settings import Role, Token
 from proxy.tokens import digest
@@ -282,3 +283,30 @@ async def test_nobody_is_given_what_is_being_fetched_anew(tmp_path: Path) -> Non
         go_on.set()
         assert {(await task).body for task in (*asking, late)} == {b"new"}
         assert there.given == 1
+
+
+async def test_where_nothing_comes_again_hardly_anything_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But what then does is known in the end, and from there on every request is looked for again."""
+    monkeypatch.setattr(recall, "IN_VAIN", 4)
+    monkeypatch.setattr(recall, "SELDOM", 3)
+    async with place(tmp_path) as there:
+        assert there.recall is not None
+        looked_for: list[bytes] = []
+        real = there.recall._ticket
+
+        def ticket(data: bytes) -> bytes:
+            looked_for.append(data)
+            return real(data)
+
+        monkeypatch.setattr(there.recall, "_ticket", ticket)
+        for number in range(19):
+            await there.post(body=b'{"a": %d}' % number)
+        assert len(looked_for) == 4 + 5  # the 6th, 9th, 12th, 15th and 18th
+        for _ in range(12):
+            await there.post(body=b'{"a": 1}')
+        assert there.given > 0
+        looked_for.clear()
+        assert {(await there.post(body=body)).semel for body in (b'{"a": 2}', b'{"a": 3}')} == {"replayed"}
+        assert len(looked_for) >= 2

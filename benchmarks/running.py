@@ -73,6 +73,20 @@ def pinned(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def urgent() -> Iterator[None]:
+    """This process is woken as soon as something comes for it, whatever else its core has to do: that is the
+    upstream's work, and no part of what is measured. Where it is not permitted, it waits for its turn."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        say("no higher priority is permitted: what the upstream does meanwhile is measured along")
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """Asked to, and made to if it does not."""
     process.terminate()

@@ -29,7 +29,8 @@ many at once as semel has connections, their stores on any core with durable com
 Added latency is the p50 of a call made once through semel, while nothing else goes on, less the p50 of the
 same call straight to the upstream; a commit is of one row of a kilobyte with the store's own settings. A
 stream's first byte may come at most 1 ms later than direct, whatever its size; that it does not grow with the
-size means that the p50 of the largest is at most 1.5 times that of the smallest and 0.2 ms.
+size means that the p50 of the largest is at most 1.5 times that of the smallest and 0.2 ms. The client of
+these streams goes before the upstream on the core that they share, and asks for a small one before each.
 """
 
 

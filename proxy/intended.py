@@ -26,7 +26,7 @@ class RunPlace(NamedTuple):
     served: Exchange
 
     def serving(self, tenant: str, key: bytes, fence: int) -> Serving:
-        return Serving(tenant, self.run, key, replace(self.served, fence=fence))
+        return Serving(tenant, self.run, key, self.served._replace(fence=fence))
 
 
 class Veiled(NamedTuple):

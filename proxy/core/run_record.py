@@ -63,9 +63,8 @@ class How(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """One caller served from one occurrence."""
+class Exchange(NamedTuple):
+    """One caller served from one occurrence. A tuple: every step of a run that is replayed makes two."""
 
     number: int  # grows within the row
     attempt: str

@@ -146,7 +146,7 @@ def retry_is_durable(was: Occurrence, exchange: Exchange) -> bool:
 def after_delivery_started(was: Occurrence, exchange: Exchange) -> Occurrence:
     """`exchange` gets the next number and the present fence."""
     number = max((x.number for x in was.exchanges), default=0) + 1
-    started = replace(exchange, number=number, fence=was.fence)
+    started = exchange._replace(number=number, fence=was.fence)
     return replace(was, exchanges=(*was.exchanges, started))
 
 
@@ -158,7 +158,7 @@ def after_delivery_ended(
         raise ValueError("an end is complete, abandoned or a problem")
 
     def ended(x: Exchange) -> Exchange:
-        return replace(x, end=end, final=final, fence=x.fence if fence is None else fence)
+        return x._replace(end=end, final=final, fence=x.fence if fence is None else fence)
 
     if not any(x.number == number for x in was.exchanges):
         return was  # its start was lost with another process: nothing to end
@@ -177,7 +177,7 @@ def with_dead_owners(record: Iterable[Occurrence], dead: frozenset[str]) -> tupl
 
     def seen(x: Exchange) -> Exchange:
         gone = x.end is End.UNDER_WAY and x.owner in dead
-        return replace(x, end=End.ABANDONED) if gone else x
+        return x._replace(end=End.ABANDONED) if gone else x
 
     return tuple(replace(row, exchanges=tuple(seen(x) for x in row.exchanges)) for row in record)
 

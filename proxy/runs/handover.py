@@ -5,8 +5,6 @@ A lost mark leaves a call looking less used than it is: that may cause a replay,
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from proxy.core.run_record import End, Exchange, How, Serving
 from proxy.flight import Flight
 from proxy.runs.book import Book
@@ -52,7 +50,7 @@ class Handover:
         self._book.take_back(self._key, self.exchange)
         self._key = key
         self.exchange = self._book.start(
-            key, replace(self.exchange, fence=fence, number=self._book.next_number(key))
+            key, self.exchange._replace(fence=fence, number=self._book.next_number(key))
         )
 
     def serving(self) -> Serving:
@@ -61,7 +59,7 @@ class Handover:
     def _end(self, end: End, how: How) -> None:
         step = self._book.step(self._key)
         fence = self.exchange.fence if step is None else step.fence
-        self.exchange = replace(self.exchange, end=end, how=how, final=self._is_final(), fence=fence)
+        self.exchange = self.exchange._replace(end=end, how=how, final=self._is_final(), fence=fence)
         self._book.end(self._key, self.exchange)
         self._mark()
 

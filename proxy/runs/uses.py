@@ -93,7 +93,7 @@ class Uses:
             return
         key, served = found
         number, now = book.next_number(key), self._clock.now()
-        left = replace(served, number=number, owner=self._store.owner, at=now)
+        left = served._replace(number=number, owner=self._store.owner, at=now)
         handover = Handover(self._store, book, key, book.start(key, left))
         handover.abandoned()
         with suppress(Superseded):

@@ -18,10 +18,10 @@ def ask(attempt: str = "a1", **more: object) -> Ask:
 
 def x(attempt: str = "a1", end: End = End.COMPLETE, **more: object) -> Exchange:
     made = Exchange(number=1, attempt=attempt, fence=1, owner="p1", end=end)
-    return replace(made, **more)  # type: ignore[arg-type]
+    return made._replace(**more)  # type: ignore[arg-type]
 
 
 def row(n: int, *exchanges: Exchange, state: State | None = State.DONE, **more: object) -> Occurrence:
-    numbered = tuple(replace(e, number=i) for i, e in enumerate(exchanges, 1))
+    numbered = tuple(e._replace(number=i) for i, e in enumerate(exchanges, 1))
     made = Occurrence(n=n, seq=n, safe=False, state=state, fence=1, claimed_by="a1", exchanges=numbered)
     return replace(made, **more)  # type: ignore[arg-type]

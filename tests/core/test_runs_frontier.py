@@ -123,7 +123,7 @@ def test_the_retry_of_a_released_answer_with_an_effect_after_it_is_the_next_occu
     end: End, repeat: Repeat
 ) -> None:
     """ "never claimed again: its retry is the next occurrence", whatever the evidence"""
-    sealed = row(exchanges=(replace(exchange("a1", end), tokens=frozenset({"k"})),))
+    sealed = row(exchanges=(exchange("a1", end)._replace(tokens=frozenset({"k"})),))
     assert choose([sealed], "a1", BEYOND, repeat=repeat) == New(2)
     assert choose([sealed], "a1", BEYOND, repeat=repeat, retry_count=1) == New(2)
     assert choose([sealed], "a1", BEYOND, repeat=repeat, tokens=frozenset({"k"})) == New(2)
@@ -156,9 +156,9 @@ def test_a_loop_of_tries_ends_in_the_rerun_as_it_did() -> None:
         after_delivery_ended(tried, 2, End.COMPLETE, final=False), state=State.RELEASED, answered=True
     )
     assert tried.tries == 2
-    once = replace(tried, exchanges=(*tried.exchanges, replace(exchange("a2"), number=3, fence=2)))
+    once = replace(tried, exchanges=(*tried.exchanges, exchange("a2")._replace(number=3, fence=2)))
     assert choose([once], "a2", BEFORE_EFFECT) == Existing(1, Why.NEXT)
-    twice = replace(once, exchanges=(*once.exchanges, replace(exchange("a2"), number=4, fence=2)))
+    twice = replace(once, exchanges=(*once.exchanges, exchange("a2")._replace(number=4, fence=2)))
     assert choose([twice], "a2", BEFORE_EFFECT) == New(2)
     assert choose([once], "a2", BEYOND) == New(2)
 

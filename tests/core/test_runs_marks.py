@@ -38,7 +38,7 @@ class Marked:
         running = self.exchange.end is End.UNDER_WAY and self.exchange.owner != "dead"  # nothing forgets that
         if self.lazy_start and self.lose_start and not running:
             return []
-        return [replace(self.exchange, end=End.UNDER_WAY) if self.lose_end else self.exchange]
+        return [self.exchange._replace(end=End.UNDER_WAY) if self.lose_end else self.exchange]
 
 
 @st.composite

@@ -309,5 +309,5 @@ def test_an_end_without_its_start_ends_nothing() -> None:
     assert after_delivery_ended(was, 7, End.COMPLETE) == was
     now = after_delivery_ended(was, 2, End.PROBLEM, fence=5, final=False)
     assert now.exchanges[0] == was.exchanges[0]
-    assert now.exchanges[1] == replace(was.exchanges[1], end=End.PROBLEM, fence=5, final=False)
+    assert now.exchanges[1] == was.exchanges[1]._replace(end=End.PROBLEM, fence=5, final=False)
     assert after_delivery_ended(was, 1, End.COMPLETE).exchanges[0].fence == 1

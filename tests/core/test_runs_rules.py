@@ -43,11 +43,11 @@ def ask(attempt: str = "a1", **more: Any) -> Ask:
 
 
 def x(end: End = End.COMPLETE, *, attempt: str = "a1", **more: Any) -> Exchange:
-    return replace(Exchange(number=1, attempt=attempt, fence=1, owner="p1", end=end), **more)
+    return Exchange(number=1, attempt=attempt, fence=1, owner="p1", end=end)._replace(**more)
 
 
 def row(n: int, *exchanges: Exchange, **more: Any) -> Occurrence:
-    numbered = tuple(replace(each, number=i) for i, each in enumerate(exchanges, 1))
+    numbered = tuple(each._replace(number=i) for i, each in enumerate(exchanges, 1))
     made = Occurrence(n=n, seq=n, safe=False, state=State.DONE, fence=1, claimed_by="a1", exchanges=numbered)
     return replace(made, **more)
 

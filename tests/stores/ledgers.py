@@ -102,13 +102,13 @@ class Filling:
             if self.chance.random() < 0.8:
                 call = await self.done(call)
                 served = calls.serving(call, 1)
-                ended = replace(served.exchange, end=End.COMPLETE)
+                ended = served.exchange._replace(end=End.COMPLETE)
                 self.store.mark_served(served._replace(exchange=ended))
             made.append(call)
         await self.store.open_run(tenant, name, "a2", NOW + 100)
         for call in made[: steps // 2]:
             served = calls.serving(call, 2, attempt="a2", at=NOW + 101)
-            exchange = replace(served.exchange, how=How.REPLAYED, final=False)
+            exchange = served.exchange._replace(how=How.REPLAYED, final=False)
             self.store.mark_served(served._replace(exchange=exchange))
         await self.store.note_run(tenant, name, RunEntry(NOW + 102, "operator:ada", "allowed", STRANGE))
 

@@ -85,7 +85,7 @@ async def done(
 
 
 def ended(call: Call, number: int = 1, end: End = End.COMPLETE, how: How = How.EXECUTED) -> Exchange:
-    return replace(calls.serving(call, number).exchange, end=end, how=how)
+    return calls.serving(call, number).exchange._replace(end=end, how=how)
 
 
 async def collect_all(store: Store, before: float, *, limit: int = 500) -> int:
@@ -441,7 +441,7 @@ class RunContract:
             ("a2", 1, How.REPLAYED),
             ("a2", 2, How.REFUSED),
         ):
-            exchange = replace(ended(one, number, how=how), attempt=attempt)
+            exchange = ended(one, number, how=how)._replace(attempt=attempt)
             store.mark_served(calls.serving(one)._replace(exchange=exchange))
         assert await store.run_sums(TENANT, "r") == {
             "a1": Counter({How.EXECUTED: 2, How.REPLAYED: 1}),

@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
         if run is None or run.state is RunState.EXPIRED:
             return  # nobody is served in it any more, and who was is forgotten
         told = calls.serving(call, number, attempt=attempt)
-        told = told._replace(exchange=replace(told.exchange, end=end))
+        told = told._replace(exchange=told.exchange._replace(end=end))
         self._runner.run(self._serve(told))
 
     @rule(

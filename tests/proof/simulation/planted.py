@@ -119,7 +119,7 @@ def lost_mark_becomes_a_send() -> Iterator[None]:
 
 def _as_delivered(row: Occurrence, dead: frozenset[str]) -> Occurrence:
     ended = (
-        replace(x, end=End.COMPLETE) if x.owner in dead and x.end is End.UNDER_WAY else x
+        x._replace(end=End.COMPLETE) if x.owner in dead and x.end is End.UNDER_WAY else x
         for x in row.exchanges
     )
     return replace(row, exchanges=tuple(ended))

@@ -146,10 +146,11 @@ class HttpUpstream:
         """DNS, TCP and TLS. Whatever is raised here is raised before a byte of a request was written."""
         connection = Connection(asyncio.get_running_loop(), self._clock, self._max_header_bytes)
         try:
-            await self._open(out.scheme, out.host, out.port, out.said, out.timeouts, connection)
+            socket = await self._open(out.scheme, out.host, out.port, out.said, out.timeouts, connection)
         except BaseException:
             connection.abort()
             raise
+        connection.lies_over(socket)
         return connection
 
     async def dial(
@@ -165,15 +166,24 @@ class HttpUpstream:
 
     async def _open(
         self, scheme: str, host: str, port: int, said: Said, timeouts: Timeouts, protocol: asyncio.Protocol
-    ) -> None:
-        tls = scheme == "https"
+    ) -> asyncio.Transport:
+        """What reads the socket: below TLS where there is TLS, which `protocol` has above it."""
+        loop, tls = asyncio.get_running_loop(), scheme == "https"
         async with asyncio.timeout(min(timeouts.connect, timeouts.total)):
-            await asyncio.get_running_loop().create_connection(
-                lambda: protocol,
-                sock=await self._ways.connected(host, port, said),
-                ssl=self._tls() if tls else None,
-                server_hostname=host if tls else None,
+            reached = await self._ways.connected(host, port, said)
+            socket, _ = await loop.create_connection(
+                asyncio.Protocol if tls else lambda: protocol, sock=reached
             )
+            if tls:
+                try:
+                    above = await loop.start_tls(socket, protocol, self._tls(), server_hostname=host)
+                except BaseException:
+                    socket.abort()
+                    raise
+                if above is None:
+                    raise ConnectionResetError("the connection broke during the TLS handshake")
+                protocol.connection_made(above)
+        return socket
 
     def _tls(self) -> ssl.SSLContext:
         if self._ssl_context is None:

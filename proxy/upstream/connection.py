@@ -31,6 +31,7 @@ class Connection(asyncio.Protocol):
         self._clock = clock
         self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
+        self._socket: asyncio.ReadTransport | None = None  # what reads it, below TLS
         self._answer: AnswerReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -87,15 +88,15 @@ class Connection(asyncio.Protocol):
 
     def stop_reading(self) -> None:
         if self._reading and self.is_open():
-            assert self._transport is not None
+            assert self._socket is not None
             self._reading = False
-            self._transport.pause_reading()
+            self._socket.pause_reading()
 
     def read_on(self) -> None:
         if not self._reading and self.is_open():
-            assert self._transport is not None
+            assert self._socket is not None
             self._reading = True
-            self._transport.resume_reading()
+            self._socket.resume_reading()
 
     def consumed(self) -> None:
         """The sink has taken what it was given: the idle clock runs again, from now."""
@@ -149,8 +150,13 @@ class Connection(asyncio.Protocol):
 
     # What the event loop calls.
 
+    def lies_over(self, socket: asyncio.ReadTransport) -> None:
+        """Under TLS: pause this one. Were TLS paused above it, the socket would be read on, and with an end
+        that is found there uvloop throws away what it has not handed up yet."""
+        self._socket = socket
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._socket = cast("asyncio.Transport", transport)
         self.idle_since = self._clock()
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import ssl
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +16,20 @@ import pytest
 from proxy.spool import Spool
 from proxy.upstream.base import Answered
 from proxy.upstream.client import FIRST_PART
-from tests.origin import OK, Origin, ReadBody, ReadHead, Script, Stall, StopReading, Wait, answer, run_on
-from tests.sending import Collecting, both_loops, client, request, yes
+from tests.origin import (
+    CERTIFICATE,
+    OK,
+    Origin,
+    ReadBody,
+    ReadHead,
+    Script,
+    Stall,
+    StopReading,
+    Wait,
+    answer,
+    run_on,
+)
+from tests.sending import Collecting, both_loops, client, request, trusting, yes
 
 
 def large_spool(size: int, directory: Path) -> Spool:
@@ -197,3 +212,89 @@ def test_the_first_of_a_stream_is_handed_on_before_more_is_read(loop: str, size:
     assert order[1] == "shown"
     assert int(order[0].split()[1]) <= FIRST_PART
     assert len(order) == 2 if size < FIRST_PART else len(order) > 2
+
+
+class LastWords:
+    """A server that says the first of its answer, and when it is told to all the rest, the end by TLS and the
+    end of the stream at once. In a thread: nothing of it waits for the loop of the test."""
+
+    def __init__(self, first: bytes, rest: bytes) -> None:
+        self._first, self._rest = first, rest
+        self._go_on, self._said = threading.Event(), threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    async def say_the_rest(self) -> None:
+        self._go_on.set()
+        assert await asyncio.to_thread(self._said.wait, 10)
+        for _ in range(20):  # whoever reads the socket now has read it
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self._go_on.set()
+        self._thread.join()
+        self._listening.close()
+
+    def _serve(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(CERTIFICATE)
+        accepted, _ = self._listening.accept()
+        accepted.settimeout(10)
+        with accepted:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = context.wrap_bio(incoming, outgoing, server_side=True)
+
+            def until_done(step: Callable[[], object]) -> None:
+                while True:
+                    try:
+                        step()
+                    except ssl.SSLWantReadError:
+                        accepted.sendall(outgoing.read())
+                        incoming.write(accepted.recv(65536))
+                    else:
+                        return accepted.sendall(outgoing.read())
+
+            until_done(tls.do_handshake)
+            until_done(lambda: tls.read(65536))
+            until_done(lambda: tls.write(self._first))
+            self._go_on.wait(10)
+            tls.write(self._rest)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            accepted.sendall(outgoing.read())
+            accepted.shutdown(socket.SHUT_WR)
+            self._said.set()
+            while accepted.recv(65536):  # until the client has gone
+                pass
+
+
+@both_loops
+@pytest.mark.parametrize("size", [9, 300_000])  # the second is more than is taken unread
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"text/plain"])
+def test_under_tls_all_that_came_before_the_end_is_handed_on(loop: str, kind: bytes, size: int) -> None:
+    """Also where the end is here while the sink is busy with what came first: whoever pauses must not lose
+    it, or a complete answer would be taken for one that broke off."""
+    rest = b"data: y\n\n" * (size // 9)
+
+    async def scenario() -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nConnection: close\r\n\r\n" % kind
+        server = LastWords(head + b"data: x\n\n", rest)
+
+        class Busy(Collecting):
+            async def data(self, chunk: bytes) -> None:
+                await super().data(chunk)
+                if len(self.parts) == 1:
+                    await server.say_the_rest()
+
+        try:
+            async with client(ssl_context=trusting()) as upstream:
+                sink = Busy()
+                out = request(server.port, scheme="https", host="localhost")
+                assert await upstream.send(out, sink, yes) == Answered(200)
+                assert sink.body == b"data: x\n\n" + rest
+        finally:
+            await asyncio.to_thread(server.close)
+
+    run_on(loop, scenario())

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock, Thread
 
@@ -40,7 +41,7 @@ class _Closing:
             Thread(target=self._give_back_all, name="semel-spool", daemon=True).start()
         except RuntimeError:  # the interpreter is on its way out, or no thread is to be had
             while (left := self._next()) is not None:
-                os.close(left)
+                _close(left)
 
     def _next(self) -> int | None:
         with self._lock:
@@ -51,12 +52,17 @@ class _Closing:
 
     def _give_back_all(self) -> None:
         while (fd := self._next()) is not None:
-            try:
+            with suppress(OSError):  # what cannot be shortened goes in one piece
                 for size in range(os.fstat(fd).st_size - STEP, 0, -STEP):
                     os.ftruncate(fd, size)
                     time.sleep(PAUSE)
-            finally:
-                os.close(fd)
+            _close(fd)
+
+
+def _close(fd: int) -> None:
+    """Whatever it says: the descriptor is gone, and others wait for theirs."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 _CLOSING = _Closing()

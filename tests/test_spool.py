@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import threading
@@ -22,6 +23,13 @@ def _open_files(directory: Path) -> int:
         with contextlib.suppress(FileNotFoundError):  # closed by another thread since it was listed
             found += str(link.readlink()).startswith(str(directory))
     return found
+
+
+@pytest.fixture(autouse=True)
+async def _nobody_closes() -> None:
+    """What an earlier test has left is given back by the same thread."""
+    gc.collect()
+    await until(lambda: not _closing())
 
 
 async def test_a_file_is_given_back_bit_by_bit_when_nobody_has_it(
@@ -44,6 +52,26 @@ async def test_a_file_is_given_back_bit_by_bit_when_nobody_has_it(
     gc.collect()
     await until(lambda: _open_files(tmp_path) == 0)
     assert sizes == [2 * spool.STEP + 5, spool.STEP + 5, 5]
+
+
+async def test_what_cannot_be_shortened_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so are those that come after it: one disk in trouble must not use up all descriptors."""
+
+    def truncate(fd: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    for _ in range(2):
+        held = [Spool(10, tmp_path) for _ in range(5)]
+        for one in held:
+            one.append(b"x" * (spool.STEP + 1))
+        assert _open_files(tmp_path) == 5
+        held.clear()
+        del one
+        await until(lambda: _open_files(tmp_path) == 0)
+        await until(lambda: not _closing())
 
 
 async def test_where_no_thread_is_to_be_had_it_is_closed_at_once(

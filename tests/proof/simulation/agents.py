@@ -24,14 +24,15 @@ from proxy.errors import (
 )
 from proxy.stream import CutOff
 from tests.exchange.stage import Got
-from tests.proof.simulation.asking import RULES, Kind, kind_of, sending
+from tests.proof.simulation.asking import RULES, TOTAL, WAIT, Kind, kind_of, sending
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.process import Semel
 from tests.proof.simulation.upstream import FINAL
 from tests.runs.stage import Agent, identity_of
 
-# Seconds after which an agent's client gives up, and what it does before it asks again.
-PATIENCE, PAUSES = 110.0, (0.0, 0.1, 1.0, 10.0)
+# Seconds after which an agent's client gives up: it may have waited for another's call, and then a safe one
+# is sent twice; the rest is for a slow store. And what it does before it asks again.
+PATIENCE, PAUSES = WAIT + 2 * TOTAL + 30.0, (0.0, 0.1, 1.0, 10.0)
 THINKING = (0.0, 0.0, 0.1, 3.0, 20.0)  # before each step
 TRIES = 8
 DONE = frozenset({FINAL, 200})

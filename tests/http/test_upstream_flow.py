@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.spool import Spool
+from proxy.upstream.answer import AnswerReader
 from proxy.upstream.base import Answered
 from proxy.upstream.client import FIRST_PART
 from tests.origin import (
@@ -189,29 +190,47 @@ def test_when_the_sink_raises_the_connection_is_closed(loop: str) -> None:
 
 @both_loops
 @pytest.mark.parametrize("size", [100, 1_000_000])
-def test_the_first_of_a_stream_is_handed_on_before_more_is_read(loop: str, size: int) -> None:
-    """However much came with it: whoever waits for it has its turn before the rest is looked at."""
+def test_the_first_of_a_stream_is_handed_on_before_more_is_read(
+    loop: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much came with it, and though more is here by now: whoever waits for it has its turn before the
+    rest is looked at."""
     events = b"data: x\n\n" * (size // 9)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(events)
     order: list[str] = []
+    feed = AnswerReader.feed
 
-    class Shown(Collecting):
-        async def data(self, chunk: bytes) -> None:
-            await super().data(chunk)
-            order.append(f"data {len(chunk)}")
-            if len(order) == 1:
-                asyncio.get_running_loop().call_soon(order.append, "shown")
+    def fed(reader: AnswerReader, data: bytes) -> None:
+        order.append("read")
+        feed(reader, data)
+
+    monkeypatch.setattr(AnswerReader, "feed", fed)
 
     async def scenario() -> None:
-        async with Origin((ReadBody(), head + events)) as origin, client() as upstream:
+        go_on = asyncio.Event()
+        here = len(head) + min(len(events) // 2, 2 * FIRST_PART)
+
+        class Shown(Collecting):
+            async def data(self, chunk: bytes) -> None:
+                await super().data(chunk)
+                order.append(f"data {len(chunk)}")
+                if len(self.parts) == 1:
+                    go_on.set()
+                    for _ in range(20):  # the rest arrives meanwhile
+                        await asyncio.sleep(0)
+                    asyncio.get_running_loop().call_soon(order.append, "shown")
+
+        script: Script = (ReadBody(), (head + events)[:here], Wait(go_on), (head + events)[here:])
+        async with Origin(script) as origin, client() as upstream:
             sink = Shown()
             assert await upstream.send(request(origin.port), sink, yes) == Answered(200)
             assert sink.body == events
 
     run_on(loop, scenario())
-    assert order[1] == "shown"
-    assert int(order[0].split()[1]) <= FIRST_PART
-    assert len(order) == 2 if size < FIRST_PART else len(order) > 2
+    first = next(at for at, what in enumerate(order) if what.startswith("data"))
+    assert order[first + 1] == "shown"
+    assert int(order[first].split()[1]) <= FIRST_PART
+    assert "read" in order[first + 1 :]
 
 
 class LastWords:

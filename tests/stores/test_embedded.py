@@ -178,7 +178,7 @@ async def test_the_log_has_its_room_from_the_start(
     left_out = shutil.ignore_patterns("*-shm", "owners")
     shutil.copytree(tmp_path / "state", tmp_path / "crashed", ignore=left_out)
     assert schema._peek_log(tmp_path / "crashed" / log.name) is None
-    other = await EmbeddedStore.open(tmp_path / "state")  # beside a living one it is left as it is
+    other = await EmbeddedStore.open(tmp_path / "state")  # beside a living one too
     call, entry = calls.claim(first.owner)
     for store in (first, other):
         await store.swap(*calls.claim(store.owner), expected=0)

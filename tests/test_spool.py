@@ -64,12 +64,7 @@ async def test_what_cannot_be_shortened_is_closed_all_the_same(
 
     monkeypatch.setattr(os, "ftruncate", truncate)
     for _ in range(2):
-        held = [Spool(10, tmp_path) for _ in range(5)]
-        for one in held:
-            one.append(b"x" * (spool.STEP + 1))
-        assert _open_files(tmp_path) == 5
-        held.clear()
-        del one
+        _let_go_of(5, tmp_path)
         await until(lambda: _open_files(tmp_path) == 0)
         await until(lambda: not _closing())
 
@@ -102,18 +97,23 @@ async def test_many_are_given_back_by_one_thread_that_ends(
         real(fd, size)
 
     monkeypatch.setattr(os, "ftruncate", truncate)
-    held = [Spool(10, tmp_path) for _ in range(40)]
-    for one in held:
-        one.append(b"x" * (spool.STEP + 1))
-    assert _open_files(tmp_path) == 40
-    held.clear()
-    del one
-    gc.collect()
+    _let_go_of(40, tmp_path)
     assert len(_closing()) == 1
     assert _open_files(tmp_path) == 40
     all_let_go.set()
     await until(lambda: _open_files(tmp_path) == 0)
     await until(lambda: not _closing())
+
+
+def _let_go_of(many: int, directory: Path) -> None:
+    """Files of more than one step each."""
+    held = [Spool(10, directory) for _ in range(many)]
+    for one in held:
+        one.append(b"x" * (spool.STEP + 1))
+    assert _open_files(directory) == many
+    del one
+    held.clear()
+    gc.collect()
 
 
 def _closing() -> list[str]:

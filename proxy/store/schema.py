@@ -208,7 +208,20 @@ CREATE TABLE spending (
 CREATE INDEX spending_past ON spending (expires) WHERE expires < 9007199254740991;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
+_VERSION_7 = """
+-- The same rows as before, told apart by `=` and not by `IN`: for a list of three SQLite makes a table in
+-- memory each time it looks, and it looks twice for every row that is written. That took half of a write.
+DROP INDEX calls_aside;
+CREATE INDEX calls_aside ON calls (state)
+  WHERE state = 'released' OR state = 'awaiting_approval' OR state = 'denied';
+DROP INDEX calls_expiring;
+CREATE INDEX calls_expiring ON calls (expires_at)
+  WHERE (state = 'done' OR state = 'released' OR state = 'denied') AND expires_at IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
+)  # fmt: skip
 KNOWN_VERSION = len(MIGRATIONS)
 
 

@@ -38,10 +38,12 @@ UPDATE = (
 _LINE = f"INSERT INTO events (call, n, {', '.join(ENTRY_COLUMNS)}) "
 # A new row has a new id, and under that no lines yet.
 BEGIN_HISTORY = f"{_LINE} VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?)"
-# The next number is found inside the one write transaction, so lines cannot collide.
+# The next number is found inside the one write transaction, so lines cannot collide. Values and no SELECT:
+# what reads the table that it adds to is gathered in a table of its own first.
+_CALL = "(SELECT id FROM calls WHERE key = ?1)"
 APPEND = (
-    f"{_LINE} SELECT id, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = id), "  # noqa: S608
-    "?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM calls WHERE key = ?1"
+    f"{_LINE} VALUES ({_CALL}, (SELECT coalesce(max(n), 0) + 1 FROM events WHERE call = {_CALL}), "  # noqa: S608
+    "?2, ?3, ?4, ?5, ?6, ?7, ?8)"
 )
 HISTORY = (
     f"SELECT {', '.join(f'events.{name}' for name in ENTRY_COLUMNS)} FROM calls "  # noqa: S608
@@ -57,7 +59,7 @@ DIFFERING = (
 )
 # The states stand in the text and not in a parameter, each with the very words of its partial index: only so
 # does SQLite see that the index fits. `id` is the order in which calls were first seen.
-_ASIDE = "state IN ('released', 'awaiting_approval', 'denied')"
+_ASIDE = "(state = 'released' OR state = 'awaiting_approval' OR state = 'denied')"
 _AMONG = {
     State.PENDING: "INDEXED BY calls_pending WHERE state = 'pending'",
     State.IN_DOUBT: "INDEXED BY calls_in_doubt WHERE state = 'in_doubt'",
@@ -99,7 +101,7 @@ MARK = (
     "SET replays = replays + excluded.replays, last_at = max(last_at, excluded.last_at)"
 )
 REPLAYS = "SELECT replays FROM marks WHERE key = ?"
-_EXPIRING = "state IN ('done', 'released', 'denied') AND expires_at IS NOT NULL"
+_EXPIRING = "(state = 'done' OR state = 'released' OR state = 'denied') AND expires_at IS NOT NULL"
 # In a run only what a person forgot has a time; its number stays, and the row goes with the run.
 _ALONE = "run = ''"
 EXPIRED = (
@@ -194,7 +196,9 @@ def swap_settled(
 
 
 def note(connection: apsw.Connection, key: bytes, entry: Row) -> None:
-    connection.execute(APPEND, (key, *entry))
+    """Kept with the call: of one that has been collected there is no history to add to."""
+    if version(connection, key):
+        connection.execute(APPEND, (key, *entry))
 
 
 def mark(connection: apsw.Connection, marks: Iterable[tuple[bytes, int, float]]) -> None:

@@ -9,6 +9,7 @@ import shutil
 import stat
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -312,7 +313,22 @@ def test_a_page_is_found_in_the_order_of_the_rows_or_among_a_few_of_them() -> No
     connection.close()
 
 
+@pytest.mark.parametrize("name", ["INSERT", "BEGIN_HISTORY", "UPDATE", "APPEND"])
+def test_a_call_is_written_without_a_table_made_for_it(name: str) -> None:
+    """Seven were made and thrown away for each call, by lists in the conditions of indexes."""
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    steps = [row[1] for row in explained(connection, "EXPLAIN", getattr(statements, name))]
+    assert "MakeRecord" in steps
+    assert not {"OpenEphemeral", "OpenAutoindex", "SorterOpen"} & set(steps)
+    connection.close()
+
+
 def plan_of(connection: apsw.Connection, question: str) -> list[str]:
-    numbers = re.findall(r"\?(\d+)", question)
-    holes = max(map(int, numbers)) if numbers else question.count("?")
-    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}", (None,) * holes)]
+    return [row[3] for row in explained(connection, "EXPLAIN QUERY PLAN", question)]
+
+
+def explained(connection: apsw.Connection, how: str, text: str) -> list[tuple[Any, ...]]:
+    numbers = re.findall(r"\?(\d+)", text)
+    holes = max(map(int, numbers)) if numbers else text.count("?")
+    return list(connection.execute(f"{how} {text}", (None,) * holes))

@@ -192,12 +192,12 @@ def _as_key(value: Any) -> bytes:  # noqa: ANN401 (JSON)
     return str(value).encode("utf-8", "surrogatepass") if is_key else b""
 
 
-def client_key(values: Sequence[bytes], asked: Asked, rule: Rule) -> bytes | None:
+def client_key(values: Sequence[bytes], body: Body, rule: Rule, *, in_run: bool) -> bytes | None:
     """The client's own Idempotency-Key where it counts: outside a run, unless the rule ignores it."""
     key = rule.key
-    if key.client_key is ClientKey.IGNORE or asked.run:
+    if key.client_key is ClientKey.IGNORE or in_run:
         return None
-    if in_body := key_in_body(asked.body, key.implied):
+    if in_body := key_in_body(body, key.implied):
         return in_body
     if len(values) > 1:
         raise BadRequest("Send one Idempotency-Key, not several.")
@@ -218,13 +218,13 @@ def _place(canonical: int, tenant: str, run: str, upstream: str, method: str, ho
     return (version, tenant.encode(), scope, upstream.encode(), method.encode(), host.encode())
 
 
-def _arguments(asked: Asked, key: KeyRecipe, normalize: tuple[Normalize, ...]) -> bytes:
+def _arguments(asked: Asked, body: Body, key: KeyRecipe, normalize: tuple[Normalize, ...]) -> bytes:
     return CANONICALISERS[asked.canonical](
         path=asked.path_names,
         query=asked.query,
-        body=asked.body,
+        body=body,
         include=key.include,
-        exclude=left_out(asked.body, key),
+        exclude=left_out(body, key),
         normalize=normalize,
     )
 
@@ -232,12 +232,16 @@ def _arguments(asked: Asked, key: KeyRecipe, normalize: tuple[Normalize, ...]) -
 def wording(asked: Asked, rule: Rule, secret: bytes) -> str:
     """A keyed hash of the arguments, nothing of them normalised: two days in one prompt are one name and two
     wordings."""
-    return blake2b(_arguments(asked, rule.key, ()), digest_size=16, key=secret).hexdigest()
+    return blake2b(_arguments(asked, asked.body, rule.key, ()), digest_size=16, key=secret).hexdigest()
 
 
 def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
+    return naming(asked, rule, secret)(asked.body)
+
+
+def naming(asked: Asked, rule: Rule, secret: bytes) -> Callable[[Body], Identity]:
+    """Names calls that differ from `asked` in their bodies only: what the rest says is worked out once."""
     key = rule.key
-    arguments = _arguments(asked, key, key.normalize)
     found = _spoken(asked.headers, key.counted, asked.credentials, key.implied.client_header)
     operation = (
         *_place(asked.canonical, asked.tenant, asked.run, asked.upstream, asked.method, asked.host),
@@ -249,19 +253,18 @@ def identify(asked: Asked, rule: Rule, secret: bytes) -> Identity:
         key.credential is Credential.AUTO and not asked.run
     )
     who = _known_principal(found.credentials, secret) if include_principal else b""
-    whole = frame((*operation, b"arguments", arguments, b"principal", who))
-    chosen = client_key(found.client_keys, asked, rule)
-    if chosen is None:
-        return Identity(
-            key=_row_name(whole), fingerprint=_proof(whole, secret), named_by=b"", arguments=arguments
-        )
-    by_client = frame((*operation, b"client-key", chosen))
-    return Identity(
-        key=_row_name(by_client),
-        fingerprint=_proof(whole, secret),
-        named_by=_proof(by_client, secret),
-        arguments=arguments,
-    )
+    before, after = (*operation, b"arguments"), (b"principal", who)
+
+    def name(body: Body) -> Identity:
+        arguments = _arguments(asked, body, key, key.normalize)
+        whole = frame((*before, arguments, *after))
+        chosen = client_key(found.client_keys, body, rule, in_run=bool(asked.run))
+        if chosen is None:
+            return Identity(_row_name(whole), _proof(whole, secret), b"", arguments)
+        by_client = frame((*operation, b"client-key", chosen))
+        return Identity(_row_name(by_client), _proof(whole, secret), _proof(by_client, secret), arguments)
+
+    return name
 
 
 # What stands in the place of the number when identical calls of a run are named together.

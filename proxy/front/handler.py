@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
-from proxy.asking import Labels, Replayed, Unrecorded, unheard
+from proxy.asking import Ask, Labels, Live, Replayed, Unrecorded, unheard
 from proxy.core.clauses import Wire
 from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
@@ -37,6 +37,7 @@ from proxy.front.incoming import (
 )
 from proxy.front.mcp import McpDesk
 from proxy.front.naming import Namer
+from proxy.front.plans import Plan, Plans
 from proxy.front.recall import Recall
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
@@ -81,6 +82,7 @@ class Handler:
         self._books = books
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
+        self._plans = Plans(policies=policies, door=door, namer=self._namer, limits=limits)
         self._giver = Giver(exchange=exchange, tools=tools, aside=aside, limits=limits)
         self._mcp = McpDesk(
             giver=self._giver,
@@ -106,7 +108,11 @@ class Handler:
         began, tale, writer = time.monotonic(), Tale(), ReplyWriter(request, connection)
         try:
             try:
-                written = await self._serve(request, connection, writer, tale)
+                plan = self._plans.of(request, connection)
+                if plan is None:
+                    written = await self._serve(request, connection, writer, tale)
+                else:
+                    written = await self._serve_by(plan, request, writer, tale)
             except Exception as error:
                 written = self._failed(error, connection, writer, tale)
             tale.delivered = True
@@ -117,6 +123,17 @@ class Handler:
                 seconds = time.monotonic() - began
                 self._observer.served(tale.served(request.method, writer.size, seconds))
             tale.incoming = None  # it leads back to its tale, and what is in a circle is freed late
+
+    async def _serve_by(self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale) -> Written:
+        """As `_serve`, where all but the body is known."""
+        writer.request_is_read()
+        tale.upstream = plan.upstream.name
+        incoming = tale.incoming = plan.incoming(request.whole, tale.boards)
+        assert isinstance(incoming.ask, Ask)
+        tale.call = incoming.ask.identity.id
+        reply = await self._exchange.ask(incoming.ask)
+        assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
+        return await self._give(reply, request, incoming, plan.policies, writer, tale)
 
     async def _serve(
         self, request: HttpRequest, connection: Connection, writer: ReplyWriter, tale: Tale
@@ -215,11 +232,21 @@ class Handler:
             return self._giver.hand_out(reply, writer, tale)
         if reply.delivery is not None:
             return await self._giver.hand_over(reply.delivery, reply, request, incoming, writer, tale)
+        return await self._give(reply, request, incoming, asked.policies, writer, tale)
+
+    async def _give(
+        self,
+        reply: Replayed | Live,
+        request: HttpRequest,
+        incoming: Incoming,
+        policies: PolicySet,
+        writer: ReplyWriter,
+        tale: Tale,
+    ) -> Written:
         written = await self._giver.give(reply, request, incoming, writer, tale)
-        if self._recall is not None and isinstance(reply, Replayed) and _is_alike_each_time(asked, request):
+        if self._recall is not None and isinstance(reply, Replayed) and _is_alike_each_time(incoming, request):
             told = tale.served(request.method, writer.size, 0.0)._replace(delivered=True)
-            rule = incoming.match.rule
-            self._recall.learn(request.raw, reply, told, policies=asked.policies, rule=rule)
+            self._recall.learn(request.raw, reply, told, policies=policies, rule=incoming.match.rule)
         return written
 
     # ---- what is no call ----
@@ -298,7 +325,8 @@ class Handler:
         self._observer.served(Served(status="refused", code=problem.status, problem=problem.name))
 
 
-def _is_alike_each_time(asked: Asked, request: HttpRequest) -> bool:
+def _is_alike_each_time(incoming: Incoming, request: HttpRequest) -> bool:
     """Whether the same bytes ask for the same, in the same words: not what has a number of its own, nor what
     is done by whoever asks."""
-    return bool(request.raw) and request.method != "HEAD" and asked.message is None and asked.errand is None
+    sending = incoming.sending
+    return bool(request.raw) and request.method != "HEAD" and sending.message is None and sending.errand is None

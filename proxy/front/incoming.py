@@ -248,10 +248,10 @@ async def enter_run(asked: Asked, books: RunBooks) -> Entered | None:
 def looked_on(asked: Asked, match: Match, namer: Namer) -> Incoming:
     """A request that is only forwarded, whatever the rule would do with it: without a name and a run."""
     safe = match.rule.is_safe(asked.method)
-    return Incoming(asked.upstream, match, safe, _sending(asked, asked.upstream, match, safe, namer), None)
+    return Incoming(asked.upstream, match, safe, sending_of(asked, asked.upstream, match, safe, namer), None)
 
 
-def _sending(
+def sending_of(
     asked: Asked, upstream: Upstream, match: Match, safe: bool, namer: Namer, bound_to: bytes = b""
 ) -> Sending:
     return Sending(
@@ -282,7 +282,7 @@ def to_name(asked: Asked) -> ToName:
 
 def to_pass(asked: Asked, namer: Namer, safe: bool) -> Incoming:
     """A request that is forwarded without a record, whatever the rules say."""
-    sending = _sending(asked, asked.upstream, PASSED, safe, namer)
+    sending = sending_of(asked, asked.upstream, PASSED, safe, namer)
     return Incoming(asked.upstream, PASSED, safe, sending, None)
 
 
@@ -309,7 +309,7 @@ async def understand(
         match = match._replace(rule=replace(match.rule, ttl=min(match.rule.ttl, KEPT_FOR_PEOPLE)))
         identity = identity._replace(key=os.urandom(len(identity.key)), named_by=b"")
     rule = match.rule
-    sending = _sending(asked, upstream, match, safe, namer, named.bound_to)
+    sending = sending_of(asked, upstream, match, safe, namer, named.bound_to)
     if identity is None:
         return Incoming(upstream, match, safe, sending, None)
     if entered is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,12 +16,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from proxy.core.approval import binding, needs_person
-from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, parse_pairs
+from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, is_json, parse_pairs
 from proxy.core.document import document_of
 from proxy.core.encoding import Undecodable, codings, decode
 from proxy.core.headers import MANY_HEADS, Headers, without_header
 from proxy.core.hints import Hints, as_hinted
-from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, wording
+from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, naming, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
 from proxy.core.policy import TOOL_METHOD, ClientKey, Mode, PolicySet, Repeat, Rule, Scope, Upstream
 from proxy.core.redaction import (
@@ -31,6 +32,7 @@ from proxy.core.redaction import (
     hide_path,
     hide_query,
     naming_veil,
+    redacts,
 )
 from proxy.core.retry_evidence import NO_EVIDENCE, Evidence, evidence_of
 from proxy.core.upstream_key import LOOKED_INTO, can_carry
@@ -183,10 +185,13 @@ def _shadow(request: ToName, body_limit: int) -> Match | None:
 def name_now(request: ToName, secret: bytes, body_limit: int) -> Named:
     """As it is recorded: large arguments are told as a digest."""
     named = name_in_full(request, secret, body_limit)
-    if named.identity is None or len(named.identity.arguments) <= TOLD_ARGUMENTS:
-        return named
-    told = arguments_digest(named.identity.arguments)
-    return named._replace(identity=named.identity._replace(arguments=told))
+    return named if named.identity is None else named._replace(identity=_as_told(named.identity))
+
+
+def _as_told(identity: Identity) -> Identity:
+    if len(identity.arguments) <= TOLD_ARGUMENTS:
+        return identity
+    return identity._replace(arguments=arguments_digest(identity.arguments))
 
 
 def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
@@ -214,20 +219,7 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     goes_live = safe and rule.mode is Mode.ONCE and rule.repeat is Repeat.ORDINAL and not request.origin
     if (goes_live and rule.budget is None) or rule.mode in (Mode.PASS, Mode.DENY):
         return Named(match, safe, None)
-    veil = naming_veil(rule, request.tenant, secret, recorded=request.recorded)
-    asked = Asked(
-        tenant=request.tenant,
-        upstream=upstream.name,
-        method=method,
-        raw_path=hide_path(address.raw_path, rule.path, veil).encode(),
-        query=hide_query(address.query, veil).encode() if address.query else b"",
-        headers=hide_headers(headers, veil),
-        path_names=hide_names(match.names, veil) if match.names else match.names,
-        body=hide_body(seen.body, veil),
-        occurrence=request.occurrence,
-        credentials=upstream.credentials,
-        host=request.host,
-    )
+    asked = _asked(request, match, seen.body, secret)
     if not request.origin:
         identity = identify(asked, rule, secret)
         return Named(match, safe, identity, bound_to=bound_to, goes_live=goes_live)
@@ -240,6 +232,46 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     if rule.key.normalize:
         evidence = evidence._replace(wording=wording(in_run, rule, secret))
     return Named(match, safe, identify(in_run, rule, secret), shared, evidence, bound_to)
+
+
+def _asked(request: ToName, match: Match, body: Body, secret: bytes) -> Asked:
+    upstream, address = request.upstream, request.address
+    veil = naming_veil(match.rule, request.tenant, secret, recorded=request.recorded)
+    return Asked(
+        tenant=request.tenant,
+        upstream=upstream.name,
+        method=request.method,
+        raw_path=hide_path(address.raw_path, match.rule.path, veil).encode(),
+        query=hide_query(address.query, veil).encode() if address.query else b"",
+        headers=hide_headers(request.counted, veil),
+        path_names=hide_names(match.names, veil) if match.names else match.names,
+        body=hide_body(body, veil),
+        occurrence=request.occurrence,
+        credentials=upstream.credentials,
+        host=request.host,
+    )
+
+
+def named_by_head(
+    request: ToName, secret: bytes, body_limit: int
+) -> tuple[Named, Callable[[bytes], Identity]] | None:
+    """What the request is called, and how others are that have the same head: by what their bodies hold. None
+    where more than that may hang on a body: which rule it meets, whether a person is asked, what is hidden of
+    it, how it is read. Outside runs, and with a body in JSON."""
+    upstream, seen = request.upstream, seen_of(request, body_limit)
+    if upstream.looks or request.origin or codings(request.headers) or not is_json(seen.body.media_type):
+        return None
+    named = name_now(request, secret, body_limit)
+    rule = named.match.rule
+    if named.identity is None or rule.approval is not None or redacts(rule):
+        return None
+    media_type, content_type, _ = seen.body
+    name = naming(_asked(request, named.match, Body(), secret), rule, secret)
+
+    def name_body(data: bytes) -> Identity:
+        return _as_told(name(Body(media_type, content_type, data)))
+
+    return named, name_body
 
 
 def seen_of(request: ToName, body_limit: int) -> Seen:

@@ -72,6 +72,13 @@ class Told:
     speaker: Speaker = NOBODY
 
 
+class Prepared(NamedTuple):
+    """What is sent and written down of requests that differ in bodies of one length only."""
+
+    outgoing: Outgoing
+    intent: Intent
+
+
 class Sending(NamedTuple):
     method: str
     address: UpstreamAddress
@@ -86,6 +93,7 @@ class Sending(NamedTuple):
     bound_to: bytes = b""  # what a person has to permit
     errand: Errand | None = None  # whoever asks does it
     message: Message | None = None  # a tool of an MCP server is called: this is what goes out
+    prepared: Prepared | None = None
 
     @property
     def base_path(self) -> str:
@@ -95,6 +103,8 @@ class Sending(NamedTuple):
         """Raises BadRequest for what cannot be carried as it is, Denied for what would give away semel's own
         credential; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
+        if self.prepared is not None:
+            return self.prepared.outgoing._replace(body=body)
         method, raw_path, said, message = self.method, address.raw_path, self.headers, self.message
         if self.errand is not None:
             self.errand.check()
@@ -125,6 +135,8 @@ class Sending(NamedTuple):
         )
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
+        if self.prepared is not None:
+            return self.prepared.intent._replace(identity=identity, body=self.body, secrets=self.secrets)
         rule = self.match.rule
         always = veil_of(self.veiling.secret, self.tenant)
         target = self._target(always)
@@ -148,6 +160,13 @@ class Sending(NamedTuple):
             veiled=self._veiled(identity, headers) if redacts(rule) else None,
             secrets=self.secrets,
         )
+
+    def prepare(self, identity: Identity) -> Sending:
+        """Of a rule that neither redacts nor names a key of the upstream's: those hang on the body. Raises what
+        `outgoing` does. The body is still to come."""
+        outgoing = self.outgoing()
+        intent = self.intent(identity, outgoing)._replace(body=None)
+        return self._replace(body=None, prepared=Prepared(outgoing._replace(body=None), intent))
 
     def _target(self, veil: Veil) -> bytes:
         """What is recorded of it."""

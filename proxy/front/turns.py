@@ -44,12 +44,13 @@ class Content(Protocol):
 class HttpRequest:
     """A parsed head and its body: `whole` where it is here, `stream` as it arrives. `plain`: it was here from
     the start, and is nothing but a head and so many bytes. `raw`: these, where the same would mean the same
-    again on any connection."""
+    again on any connection. `known`: its head, where that came before and means the same too."""
 
     __slots__ = (
         "_headers",
         "content",
         "keep_alive",
+        "known",
         "method",
         "plain",
         "protocol",
@@ -63,7 +64,7 @@ class HttpRequest:
 
     def __init__(self, request: Whole, protocol: Turns, raw: bytes = b"") -> None:
         self.raw = raw
-        self.method, self.raw_path, self.raw_headers, self.whole = request
+        self.method, self.raw_path, self.raw_headers, self.whole, self.known = request
         self.protocol = protocol
         self.version = VERSION
         self.keep_alive = self.plain = True

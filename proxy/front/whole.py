@@ -32,11 +32,28 @@ _NOT_AWAITED = tuple(b"\r\n" + name + b":" for name in (b"expect", b"transfer-en
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,6})[ \t]*\r\n")
 
 
+class Head:
+    """What stands before a body of this length. `plan`: what somebody has worked out for all requests that
+    have this very head."""
+
+    __slots__ = ("headers", "length", "method", "plan", "target")
+
+    def __init__(self, method: str, target: str, headers: Headers, length: int) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.length = length
+        self.plan: object | None = None
+
+
 class Whole(NamedTuple):
+    """`known`: its head, where the same came before."""
+
     method: str
     target: str
     headers: Headers
     body: bytes
+    known: Head | None = None
 
 
 class Incomplete(NamedTuple):
@@ -57,19 +74,12 @@ class AllHere:
         return True
 
 
-class _Head(NamedTuple):
-    method: str
-    target: str
-    headers: Headers
-    length: int  # of the body
-
-
 class WholeReader:
     """One for all connections: what it is given is a whole request, or is forgotten. Heads are remembered:
     an agent's requests to one place mostly differ in their bodies only."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Head] = {}
+        self._known: dict[bytes, Head] = {}
         self._headers: list[tuple[bytes, bytes]] = []
         self._url = self._body = b""
         self._messages = 0
@@ -86,7 +96,7 @@ class WholeReader:
         missing = size + known.length - len(data)
         if missing:
             return Incomplete(missing) if missing > 0 else None  # more than one request: not for us
-        return Whole(known.method, known.target, known.headers, data[size:])
+        return Whole(known.method, known.target, known.headers, data[size:], known)
 
     def _parse(self, data: bytes, size: int) -> Whole | Incomplete | None:
         head = data[: size - 2]
@@ -111,10 +121,10 @@ class WholeReader:
             return None
         self._parser = parser
         return self._remember(
-            data[:size], _Head(method, self._url.decode("ascii"), tuple(self._headers), len(body)), body
+            data[:size], Head(method, self._url.decode("ascii"), tuple(self._headers), len(body)), body
         )
 
-    def _remember(self, raw: bytes, head: _Head, body: bytes) -> Whole:
+    def _remember(self, raw: bytes, head: Head, body: bytes) -> Whole:
         if len(raw) <= REMEMBERED_SIZE:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()

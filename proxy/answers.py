@@ -17,7 +17,7 @@ from proxy.core.policy import Mode, Rule
 from proxy.observe import Observer
 from proxy.store.base import BlobLost, BlobRef, Store
 from proxy.store.codec import Codec, DamagedRecord
-from proxy.stream import Capture
+from proxy.stream import Capture, Whole
 from proxy.upstream.base import Headers
 
 # A shared answer larger than this is not worth the cache's room; it is fetched again.
@@ -52,7 +52,7 @@ class Answers:
         self._store = store
         self._codec = codec
         self._observer = observer
-        self._inline_body = inline_body
+        self.inline_body = inline_body
         self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
         self._hot_bytes = 0
         # Rows whose blob was found damaged while it was given: key, birth, version. Not the blob itself: a
@@ -91,12 +91,25 @@ class Answers:
             self._at_hand_from(call, stamp)
         return call
 
+    def in_row(self, call: Call, whole: Whole, now: float) -> Answer:
+        """An answer that is short, and shared by nobody through the cache."""
+        status, headers, body = whole
+        head = self._codec.seal_head(_kept_of(headers, in_run=bool(call.run)))
+        return Answer(
+            status=status,
+            size=len(body),
+            recorded_at=now,
+            place=Place.INLINE,
+            head=head,
+            body=self._codec.seal_body(body),
+        )
+
     async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""
         kept, size = capture.kept, capture.received
         make = partial(Answer, status=capture.status, size=size, recorded_at=now)
         in_run = bool(call.run)
-        headers = tuple([pair for pair in capture.headers if _is_kept(pair[0].lower(), in_run=in_run)])
+        headers = _kept_of(capture.headers, in_run=in_run)
         if kept is None:
             why = capture.why_unkept or f"its answer of {size} bytes could not be kept"
             return make(place=Place.NOWHERE, why_nowhere=why)
@@ -106,11 +119,10 @@ class Answers:
             value = self._codec.seal_cached(capture.status, headers, kept.whole())
             await self._store.cache_put(_cache_key(call), value, rule.ttl)
             return make(place=Place.CACHE)
-        head = self._codec.seal_head(headers)
-        if size > self._inline_body:
-            ref = await self._store.put_blob(kept.chunks())
-            return make(place=Place.BLOB, head=head, blob=ref.digest)
-        return make(place=Place.INLINE, head=head, body=self._codec.seal_body(kept.whole()))
+        if size <= self.inline_body:
+            return self.in_row(call, Whole(capture.status, capture.headers, kept.whole()), now)
+        ref = await self._store.put_blob(kept.chunks())
+        return make(place=Place.BLOB, head=self._codec.seal_head(headers), blob=ref.digest)
 
     async def given(self, status: int, headers: Headers, body: bytes, now: float) -> Answer:
         """An answer that did not come by a send of the call itself: from a probe, or from a person. Framing
@@ -123,7 +135,7 @@ class Answers:
         make = partial(
             Answer, status=status, size=len(body), recorded_at=now, head=self._codec.seal_head(kept)
         )
-        if len(body) > self._inline_body:
+        if len(body) > self.inline_body:
             return make(place=Place.BLOB, blob=(await self._store.put_blob([body])).digest)
         return make(place=Place.INLINE, body=self._codec.seal_body(body))
 
@@ -186,6 +198,10 @@ class Answers:
         self._hot_bytes += size - (before.size if before is not None else 0)
         while len(self._hot) > HOT or self._hot_bytes > HOT_BYTES:
             self._hot_bytes -= self._hot.popitem(last=False)[1].size
+
+
+def _kept_of(headers: Headers, *, in_run: bool) -> Headers:
+    return tuple([pair for pair in headers if _is_kept(pair[0].lower(), in_run=in_run)])
 
 
 def _is_kept(name: bytes, *, in_run: bool) -> bool:

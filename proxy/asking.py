@@ -12,7 +12,7 @@ from proxy.core.intent import Call
 from proxy.core.policy import Rule
 from proxy.flight import Flight
 from proxy.intended import Intent, RunPlace
-from proxy.stream import Phase, Reader
+from proxy.stream import Phase, Reader, Whole
 from proxy.upstream.base import Outgoing, Result
 
 
@@ -96,14 +96,26 @@ class Replayed(NamedTuple):
         return None if self.call.answer is None else self.call.answer.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Live:
-    """The answer as it arrives. Whoever holds it says `leave` in any case."""
+    """The answer as it arrives. Whoever holds it says `leave` in any case. `given`: what it is read by, where
+    it was not taken whole."""
 
     flight: Flight
-    reader: Reader
     joined: bool
     delivery: Delivery | None = None
+    given: Reader | None = None
+
+    @property
+    def reader(self) -> Reader:
+        if self.given is None:
+            self.given = self.flight.capture.reader()
+        return self.given
+
+    @property
+    def whole(self) -> Whole | None:
+        """All of it at once, where that is all there is."""
+        return self.flight.whole if self.given is None else None
 
     @property
     def how(self) -> str:
@@ -118,7 +130,8 @@ class Live:
         return capture.received if capture.phase is Phase.SEALED else None
 
     def leave(self) -> None:
-        self.reader.close()
+        if self.given is not None:
+            self.given.close()
         self.flight.leave()
 
 

@@ -6,7 +6,7 @@ its key. Everything else is for whoever asks again, or for a person.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from proxy import faults
@@ -20,7 +20,7 @@ from proxy.errors import StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight
 from proxy.intended import Intent
-from proxy.judge import Judgement, judge, key_of
+from proxy.judge import Judgement, judge, judge_by_status, key_of
 from proxy.ledger import Ledger
 from proxy.observe import Observer, Sent
 from proxy.outgoing import with_key
@@ -65,7 +65,14 @@ class Carrier:
             flight, outgoing, labels, safe=intent.safe, may=partial(self._owns, call.owner)
         )
         faults.reach(Point.ANSWER_COMPLETE)
-        return judge(result, flight.capture, intent.rule, call, self._clock.now())
+        return self._judge(result, flight, intent.rule, call)
+
+    def _judge(self, result: Result, flight: Flight, rule: Rule, call: Call) -> Judgement:
+        if flight.whole is not None:
+            at_once = judge_by_status(flight.whole.status, rule, call)
+            if at_once is not None:
+                return at_once
+        return judge(result, flight.capture, rule, call, self._clock.now())
 
     async def carry(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call
@@ -82,13 +89,13 @@ class Carrier:
             may = partial(self._may_go, call, rule)
             result = await self.send(flight, outgoing, labels, safe=intent.safe, may=may)
             faults.reach(Point.ANSWER_COMPLETE)
-            judgement = judge(result, flight.capture, rule, call, self._clock.now())
+            judgement = self._judge(result, flight, rule, call)
             pause = next(pauses, None)
             in_time = pause is not None and self._clock.monotonic() + pause < deadline
             keyed = rule.in_doubt is OnDoubt.RESEND and key is not None
             if pause is None or not in_time or not (keyed and self._may_resend(flight, judgement, call)):
                 return call, judgement
-            flight.capture.restart()  # whoever joins from now on waits for the next answer
+            flight.restart()  # whoever joins from now on waits for the next answer
             if not await self._prepared(call, rule, judgement.settlement.why, pause):
                 return call, judgement
             assert judgement.settlement.doubt is not None
@@ -98,7 +105,7 @@ class Carrier:
     def _may_resend(self, flight: Flight, judgement: Judgement, call: Call) -> bool:
         if judgement.settlement.doubt is None or judgement.mismatch:
             return False
-        is_over = flight.capture.handed_on or flight.stopped or self._is_stopping()
+        is_over = flight.handed_on or flight.stopped or self._is_stopping()
         return not is_over and self._owns(call.owner)
 
     async def _prepared(self, call: Call, rule: Rule, why: str, pause: float) -> bool:
@@ -129,12 +136,9 @@ class Carrier:
     async def send_once(self, flight: Flight, outgoing: Outgoing, labels: Labels, tap: Tap) -> Result:
         """As if nobody stood between: what fails has failed, and `tap` hears all of it."""
         began, result = self._clock.monotonic(), LEFT
-
-        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
-            return self.upstream.send(outgoing, tap.onto(flight.capture), may_send)
-
         try:
-            result = await flight.interruptible(send, _unclaimed)
+            heard = tap.onto(flight.capture)
+            result = await flight.interruptible(self.upstream, outgoing, heard, _unclaimed)
         finally:
             tap.ended(result)
         return self._sent(flight, labels, result, began)
@@ -149,28 +153,23 @@ class Carrier:
         may: Callable[[], bool] = _unclaimed,
     ) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
-        began = self._clock.monotonic()
-        capture = flight.capture
-
-        def send(may_send: Callable[[], bool]) -> Awaitable[Result]:
-            return self.upstream.send(outgoing, capture, may_send)
-
-        result = await flight.interruptible(send, may)
+        began, sink = self._clock.monotonic(), flight.sink
+        result = await flight.interruptible(self.upstream, outgoing, sink, may)
         harmless = (isinstance(result, NotSent) and not result.for_good) or (
-            isinstance(result, Lost) and safe and not capture.handed_on
+            isinstance(result, Lost) and safe and not flight.handed_on
         )
         if harmless and not flight.stopped:
-            capture.restart()
+            flight.restart()
             if isinstance(result, NotSent):
                 await self._clock.sleep(RECONNECT_PAUSE)
-            first, result = result, await flight.interruptible(send, may)
+            first, result = result, await flight.interruptible(self.upstream, outgoing, sink, may)
             if isinstance(first, Lost) and isinstance(result, NotSent):
                 result = first  # it was sent, that time: it counts, and may have cost something
         return self._sent(flight, labels, result, began)
 
     def _sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:
         if isinstance(result, Answered):
-            flight.capture.complete()
+            flight.complete()
         seconds = self._clock.monotonic() - began
         flight.seconds += seconds
         self._observer.sent(

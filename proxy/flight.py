@@ -1,14 +1,24 @@
-"""One call on its way: the answer being captured, who is waiting for it, and how to stop it."""
+"""One call on its way: the answer as it arrives, who is waiting for it, and how to stop it.
+
+Most answers are short and come all at once, and one caller waits for them. Such an answer is kept as it came
+(`whole`). Where it comes in parts, is long, is looked at, or somebody joins, it goes into a capture, which is
+made when it is first asked for and knows then all that has come so far.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import cached_property
+from typing import Protocol
 
+from proxy import faults
+from proxy.core.headers import is_event_stream
 from proxy.core.identity import Identity
 from proxy.core.intent import Call
-from proxy.stream import Capture
-from proxy.upstream.base import Lost, NotSent, Result
+from proxy.faults import Point
+from proxy.stream import Capture, Reader, Whole
+from proxy.upstream.base import Headers, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient, WholeSink
 
 
 class Superseded(Exception):
@@ -19,12 +29,27 @@ class Unrecordable(Exception):
     """The claim of a safe call could not be written: forward the call without a record."""
 
 
-class Flight:
-    """`cancels`: stop when the last caller has left. `identity` is None for what is only passed through."""
+class First(Protocol):
+    """Who asked first, and waits."""
 
-    def __init__(self, capture: Capture, *, cancels: bool, identity: Identity | None = None) -> None:
+    given: Reader | None
+
+
+class Flight(WholeSink):
+    """`cancels`: stop when the last caller has left. `identity` is None for what is only passed through.
+    `longest`: up to this length an answer may be taken whole; 0: always in parts."""
+
+    def __init__(
+        self,
+        make_capture: Callable[[], Capture],
+        *,
+        cancels: bool,
+        identity: Identity | None = None,
+        longest: int = 0,
+    ) -> None:
+        self._make_capture = make_capture
+        self._longest = longest
         self.identity = identity
-        self.capture = capture
         self.callers = 0
         self.stopped = False
         self.task: asyncio.Task[None] | None = None
@@ -34,10 +59,102 @@ class Flight:
         self.seconds = 0.0  # how long the upstream has had it, all sends together
         self.renews: Call | None = None  # the call whose answer was too old, and is compared with this one
         self.drifted = False  # the two differ
+        self.whole: Whole | None = None
+        self.stored: bool | None = None  # of a whole one, when it has landed: whether it was kept
+        self._first: First | None = None
+        self._begun: asyncio.Future[None] | None = None
         self._row: asyncio.Future[Call | None] | None = None
         self._cancels = cancels
         self._sending = False
+        self._owns: Callable[[], bool] = bool
         self._may_be_out = False  # a byte of the request may have left
+
+    # ---- the answer ----
+
+    @cached_property
+    def capture(self) -> Capture:
+        capture = self._make_capture()
+        if self.whole is not None:
+            capture.head(self.whole.status, self.whole.headers)
+            capture.add(self.whole.body)
+            capture.complete()
+        if self.stored is not None:
+            capture.seal(stored=self.stored)
+        if self._first is not None:  # from now on it reads like all others
+            self._first.given = capture.reader()
+            self._wake()
+        return capture
+
+    @property
+    def captured(self) -> Capture | None:
+        """What was made for somebody; mostly none is needed."""
+        made: Capture | None = self.__dict__.get("capture")
+        return made
+
+    @property
+    def sink(self) -> Sink:
+        return self if self._longest else self.capture
+
+    def wants(self, headers: Headers, size: int) -> bool:
+        return size <= self._longest and self.captured is None and not is_event_stream(headers)
+
+    def take(self, status: int, headers: Headers, body: bytes) -> None:
+        faults.reach(Point.ANSWER_HEAD)
+        self.whole = Whole(status, headers, body)
+
+    def head(self, status: int, headers: Headers) -> None:
+        self.capture.head(status, headers)
+
+    async def data(self, chunk: bytes) -> None:
+        await self.capture.data(chunk)
+
+    def complete(self) -> None:
+        """All parts are here."""
+        if self.captured is not None:
+            self.captured.complete()
+
+    def restart(self) -> None:
+        """Forget an answer of which nobody has seen a part."""
+        self.whole = None
+        if self.captured is not None:
+            self.captured.restart()
+
+    @property
+    def handed_on(self) -> bool:
+        return self.captured is not None and self.captured.handed_on
+
+    @property
+    def is_over(self) -> bool:
+        return self.stored is not None or (self.captured is not None and self.captured.is_over)
+
+    def seal(self, *, stored: bool) -> None:
+        """It is durable: whoever waits may see the end."""
+        if self.whole is None or self.captured is not None:
+            self.capture.seal(stored=stored)
+        else:
+            self.stored = stored
+            self._wake()
+
+    def refuse(self, refusal: Exception) -> None:
+        """Whoever waits gets semel's own word in place of an answer."""
+        self.capture.refuse(refusal)
+
+    # ---- who waits ----
+
+    async def begun(self, first: First) -> None:
+        """Until it has landed whole, or `first` was given a reader of its parts."""
+        if self._longest and self.captured is None and self.stored is None:
+            self._first, self._begun = first, asyncio.get_running_loop().create_future()
+            try:
+                await self._begun
+            finally:
+                self._first = self._begun = None
+        elif self.stored is None:
+            first.given = self.capture.reader()
+
+    def _wake(self) -> None:
+        if self._begun is not None and not self._begun.done():
+            self._begun.set_result(None)
 
     def leave(self) -> None:
         self.callers -= 1
@@ -57,6 +174,8 @@ class Flight:
         assert self._row is not None
         return await asyncio.shield(self._row)
 
+    # ---- the send ----
+
     def stop(self) -> bool:
         """End the send; what became of it is then settled as usual. Anything but the send is let finish."""
         self.stopped = True
@@ -69,22 +188,22 @@ class Flight:
         if self.task is not None:
             self.task.cancel()
 
+    def _may_send(self) -> bool:
+        self._may_be_out = self._owns()
+        return self._may_be_out
+
     async def interruptible(
-        self, send: Callable[[Callable[[], bool]], Awaitable[Result]], owns: Callable[[], bool]
+        self, upstream: UpstreamClient, out: Outgoing, sink: Sink, owns: Callable[[], bool]
     ) -> Result:
         """Await the send, unless `stop` was or is called: then say what is known."""
         too_late = self.stopped
         if too_late:
             return NotSent("stopped before anything was sent")
-
-        def may_send() -> bool:
-            self._may_be_out = owns()
-            return self._may_be_out
-
+        self._owns = owns
         self._may_be_out = False
         self._sending = True
         try:
-            return await send(may_send)
+            return await upstream.send(out, sink, self._may_send)
         except asyncio.CancelledError:
             if not self.stopped:
                 raise

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TypeAlias
 
 from proxy import faults
 from proxy.asking import Ask, Boards, Labels, Live, Source, unheard
@@ -18,10 +17,11 @@ from proxy.carrying import Carrier
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.approval import is_granted
-from proxy.core.cost import READABLE, cost_of
+from proxy.core.clauses import UpstreamKey
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, Event, State
-from proxy.core.policy import OnDisconnect, Rule
+from proxy.core.jsonrpc import Id
+from proxy.core.policy import Mode, OnDisconnect, Rule
 from proxy.core.run_record import RECEIVED_PROBLEMS, Receipt
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.drift import differs
@@ -33,6 +33,7 @@ from proxy.judge import Judgement, judge, passing_failed, withholds, without_wor
 from proxy.ledger import Claimed, Ledger, RaceLost, Uncertain
 from proxy.observe import DRIFT, Observer
 from proxy.outgoing import again
+from proxy.pricing import Price, price_now
 from proxy.problem import problem_of
 from proxy.recorded import Unrepeatable
 from proxy.refusals import collision, conflict, in_doubt, in_progress
@@ -43,17 +44,6 @@ from proxy.upstream.base import Answered, Lost, Outgoing, Tap, UpstreamClient
 
 # Marking what had to be stopped is a write or two. If the store does not take it, recovery will see to it.
 MARKING_PATIENCE = 5.0
-
-
-Price: TypeAlias = Callable[[Rule, Capture], Awaitable[float | None]]
-
-
-async def price_now(rule: Rule, capture: Capture) -> float | None:
-    """What a final answer cost. A fixed price is known of any, also of one that cannot be read."""
-    kept, fixed = capture.kept, rule.cost is not None and rule.cost.usd is not None
-    if not fixed and (kept is None or kept.size > READABLE):
-        return None
-    return cost_of(rule, capture.status, capture.headers, b"" if fixed or kept is None else kept.whole())
 
 
 class Flights:
@@ -85,6 +75,7 @@ class Flights:
         self._clock = clock
         self._observer = observer
         self._limits = limits
+        self._longest_whole = min(limits.kept, ledger.answers.inline_body)
         self._price = price
         self.by_key: dict[bytes, Flight] = {}
         self.position: Callable[[Call], int] = lambda call: call.seq  # how far its run has come
@@ -104,23 +95,33 @@ class Flights:
             intent = intent._replace(place=ask.place, occurrence=ask.occurrence)
         if ask.source is not None:  # the shared call is the one that is sent, and permitted
             intent = intent._replace(key=None, bound_to=b"", free=True)
-        limits = self._limits
-        # Nothing that leads back to the flight: what is in a circle is freed late.
-        held = partial(withholds, safe=ask.safe, rule=ask.rule, sent_with=intent.key, rpc=outgoing.rpc)
-        capture = Capture(limit=limits.kept, memory=limits.memory, directory=limits.directory, withholds=held)
-        cancels = ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL
-        flight = Flight(capture, cancels=cancels, identity=ask.identity)
-        capture.unresolved = over is not None and over.state is State.IN_DOUBT
-        renews = over is not None and ask.place is None and not ask.refresh
-        if renews and over is not None and core.is_stale(over, ask.rule, self._clock.now()):
-            flight.renews = over
-            capture.withhold()  # whether it differs is said in its head, and known at its end
+        flight = Flight(
+            # Nothing that leads back to the flight: what is in a circle is freed late.
+            partial(self._capture, ask.safe, ask.rule, intent.key, outgoing.rpc),
+            cancels=ask.safe and ask.rule.on_disconnect is OnDisconnect.CANCEL,
+            identity=ask.identity,
+            longest=self._longest_whole if _is_alone(ask, outgoing) else 0,
+        )
+        if over is not None:
+            self._mind_the_past(flight, ask, over)
         flight.on_defect = partial(self._note_defect, secrets=intent.secrets)
         if ask.place is not None:
             flight.expect_row()
         self.by_key[ask.identity.key] = flight
         self._start(flight, self._fly(flight, intent, outgoing, over, ask.source))
         return flight
+
+    def _capture(self, safe: bool, rule: Rule, sent_with: UpstreamKey | None, rpc: Id | None) -> Capture:
+        held, limits = partial(withholds, safe=safe, rule=rule, sent_with=sent_with, rpc=rpc), self._limits
+        return Capture(limit=limits.kept, memory=limits.memory, directory=limits.directory, withholds=held)
+
+    def _mind_the_past(self, flight: Flight, ask: Ask, over: Call) -> None:
+        if over.state is State.IN_DOUBT:
+            flight.capture.unresolved = True
+        renews = ask.place is None and not ask.refresh
+        if renews and core.is_stale(over, ask.rule, self._clock.now()):
+            flight.renews = over
+            flight.capture.withhold()  # whether it differs is said in its head, and known at its end
 
     def _start(self, flight: Flight, flying: Coroutine[None, None, None]) -> None:
         flight.on_defect = flight.on_defect or self._note_defect
@@ -143,7 +144,7 @@ class Flights:
         self._observer.noted("defect", error=scrubbed(told, hidden._replace(anything=False)))
 
     async def forward(self, outgoing: Outgoing, labels: Labels, *, safe: bool, tap: Tap | None) -> Live:
-        flight = Flight(Capture(limit=0, hold_end=False), cancels=True)
+        flight = Flight(partial(Capture, limit=0, hold_end=False), cancels=True)
         self._start(flight, self._pass_through(flight, outgoing, labels, safe, tap))
         return await self.board(flight, unheard, joined=False)
 
@@ -157,7 +158,7 @@ class Flights:
         if isinstance(result, Answered):
             flight.capture.seal(stored=False)
         else:
-            flight.capture.refuse(passing_failed(result, safe=safe))
+            flight.refuse(passing_failed(result, safe=safe))
 
     async def join(self, flight: Flight, identity: Identity, deadline: float, boards: Boards) -> Live:
         assert flight.identity is not None  # only named flights are in the table
@@ -183,10 +184,13 @@ class Flights:
 
     async def board(self, flight: Flight, boards: Boards, *, joined: bool) -> Live:
         flight.callers += 1
-        live = Live(flight, flight.capture.reader(), joined)
+        live = Live(flight, joined, given=flight.capture.reader() if joined else None)
         boards(live)
         try:
-            await live.reader.begin()
+            if live.given is None:
+                await flight.begun(live)
+            if live.given is not None:
+                await live.given.begin()
         except BaseException:
             live.leave()
             raise
@@ -197,22 +201,23 @@ class Flights:
     async def _fly(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, over: Call | None, source: Source | None
     ) -> None:
-        capture = flight.capture
+        # What is in doubt was permitted before it was sent, and is the same call still.
+        resends = over is not None and over.state is State.IN_DOUBT
         try:
-            if intent.bound_to and not self._is_permitted(intent, over):
-                await self._ask_person(capture, intent, over)
+            if intent.bound_to and not (resends or is_granted(over, intent.permission, self._clock.now())):
+                await self._ask_person(flight, intent, over)
                 return
-            if capture.unresolved:
+            if resends:
                 assert over is not None
                 outgoing = await again(over, intent, outgoing, self._store, self._codec)
             faults.reach(Point.BEFORE_CLAIM)
             match await self._ledger.claim(intent, over):
                 case RaceLost():
-                    capture.refuse(Superseded())
+                    flight.refuse(Superseded())
                 case Uncertain(call, error):
                     # In a run nothing goes out without a record, nor what a budget limits.
                     passes = intent.safe and intent.place is None and intent.rule.budget is None
-                    capture.refuse(Unrecordable() if passes else error)
+                    flight.refuse(Unrecordable() if passes else error)
                     if call is not None:
                         await self._ledger.withdraw(call)
                 case Claimed(call):
@@ -222,33 +227,27 @@ class Flights:
                         outgoing.errand.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
         except (StoreUnavailable, BudgetExceeded) as error:  # nothing is claimed
-            capture.refuse(error)
+            flight.refuse(error)
         except Unrepeatable as error:
             assert over is not None
             assert over.doubt is not None
-            capture.refuse(in_doubt(over, over.doubt, str(error)))
+            flight.refuse(in_doubt(over, over.doubt, str(error)))
         finally:
             flight.claimed(None)
             # When giving up, the row stays pending: recovery will see to it.
             identity = intent.identity
             del self.by_key[identity.key]
-            if not capture.is_over:
-                capture.refuse(in_progress(identity.id))
+            if not flight.is_over:
+                flight.refuse(in_progress(identity.id))
 
-    def _is_permitted(self, intent: Intent, over: Call | None) -> bool:
-        """What is in doubt was permitted before it was sent, and is the same call still."""
-        if over is not None and over.state is State.IN_DOUBT:
-            return True
-        return is_granted(over, intent.permission, self._clock.now())
-
-    async def _ask_person(self, capture: Capture, intent: Intent, over: Call | None) -> None:
+    async def _ask_person(self, flight: Flight, intent: Intent, over: Call | None) -> None:
         """Whoever asked looks again, and finds the question or what came first."""
         try:
             await self._ledger.ask_person(intent, over)
         except StoreUnavailable as error:
-            capture.refuse(error)
+            flight.refuse(error)
         else:
-            capture.refuse(Superseded())
+            flight.refuse(Superseded())
 
     async def _carry_out(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call, source: Source | None
@@ -291,33 +290,32 @@ class Flights:
         self, flight: Flight, intent: Intent, call: Call, judgement: Judgement, patience: float
     ) -> None:
         """The caller sees the end only after the record is durable; if that never happens, never."""
-        capture = flight.capture
         deadline = self._clock.monotonic() + patience
 
         def on_trouble(trouble: StoreUnavailable) -> None:
             if self.stopping or self._clock.monotonic() > deadline:
-                capture.refuse(CutOff(trouble.detail))
+                flight.refuse(CutOff(trouble.detail))
 
-        kept = capture if judgement.keeps_answer else None
         settlement = self._with_receipt(judgement, call) if call.run else judgement.settlement
         if intent.rule.cost is not None and settlement.event is Event.ANSWERED:
-            flight.cost_usd = await self._price(intent.rule, capture)
+            flight.cost_usd = await self._price(intent.rule, flight.capture)
             settlement = settlement._replace(cost_usd=flight.cost_usd)
         if flight.renews is not None and judgement.keeps_answer:
-            flight.drifted = await differs(flight.renews, capture, self._ledger.answers)
+            flight.drifted = await differs(flight.renews, flight.capture, self._ledger.answers)
             if flight.drifted:
                 settlement = settlement._replace(why=f"{settlement.why}, and not what was recorded before")
                 self._observer.noted(DRIFT, call=call.id, upstream=call.upstream, rule=call.rule)
+        kept = (flight.whole or flight.capture) if judgement.keeps_answer else None
         settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
         faults.reach(Point.SETTLED)
-        if capture.is_over:
+        if flight.is_over:
             return
         if settled is None:
-            capture.refuse(Superseded())
+            flight.refuse(Superseded())
         elif judgement.refusal is not None:
-            capture.refuse(judgement.refusal)
+            flight.refuse(judgement.refusal)
         else:
-            capture.seal(stored=judgement.keeps_answer)
+            flight.seal(stored=judgement.keeps_answer)
 
     def _with_receipt(self, judgement: Judgement, call: Call) -> core.Settlement:
         """In a run the problem that the caller is given is written along: it goes on knowing it."""
@@ -347,3 +345,9 @@ class Flights:
 
     async def _all_landed(self, patience: float) -> bool:
         return not self._aloft or await self._clock.within(patience, asyncio.wait(self._aloft))
+
+
+def _is_alone(ask: Ask, outgoing: Outgoing) -> bool:
+    """Neither of a run, nor shared, nor done by others for us: of those more is asked than how it ended."""
+    mine = ask.place is None and ask.source is None and ask.rule.mode is Mode.ONCE
+    return mine and outgoing.errand is None and outgoing.rpc is None

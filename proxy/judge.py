@@ -64,7 +64,19 @@ def judge(result: Result, capture: Capture, rule: Rule, call: Call, now: float) 
             assert_never(result)
 
 
+def judge_by_status(status: int, rule: Rule, call: Call) -> Judgement | None:
+    """The judgement of a complete answer, where nothing of it has to be read; None: look into it."""
+    key = key_of(call, rule)
+    if call.unresolved or rule.budget is not None or reads_answers(rule.outcome, key):
+        return None
+    verdict = judge_status(status, safe=call.safe, rule=rule.outcome, key=key)
+    return None if verdict is Verdict.IN_DOUBT else _handed_on(verdict, status, rule, call, free=False)
+
+
 def _answered(status: int, capture: Capture, rule: Rule, call: Call, now: float) -> Judgement:
+    by_status = judge_by_status(status, rule, call)
+    if by_status is not None:
+        return by_status
     key = key_of(call, rule)
     body = readable_body(capture) if reads_answers(rule.outcome, key) else None
     verdict = judge_answer(status, body, safe=call.safe, rule=rule.outcome, key=key)

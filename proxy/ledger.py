@@ -6,7 +6,7 @@ says whose it is.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ from proxy.observe import RECOVERED, Observer
 from proxy.overspent import over_budget
 from proxy.store.base import Query, Store, Swap
 from proxy.store.codec import Codec
-from proxy.stream import Capture
+from proxy.stream import Capture, Whole
 
 # A blob that no row names yet is safe from collection for an hour; long before that it is put again.
 PLACED_FOR = 1200.0
@@ -190,17 +190,19 @@ class Ledger:
         ttl = None if call.run else core.NOTHING_CAME_OF_IT
         settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=ttl)
 
-        async def attempt() -> None:
-            while True:
-                present = await self.get(call.key)
-                if present is None or present.state is not State.PENDING:
-                    return  # it never stood, an earlier try took it back, or recovery has it
-                if present.fence != call.fence or not _same_owner(present, call):
-                    return
-                if await self._move(present, settlement) is not None:
-                    return  # else it was written meanwhile, perhaps with another key and nothing more
-
-        await self._until_done(attempt, "withdraw", call.id, lambda error: None)
+        for pause in _pauses():
+            try:
+                while True:
+                    present = await self.get(call.key)
+                    if present is None or present.state is not State.PENDING:
+                        return  # it never stood, an earlier try took it back, or recovery has it
+                    if present.fence != call.fence or not _same_owner(present, call):
+                        return
+                    if await self._move(present, settlement) is not None:
+                        return  # else it was written meanwhile, perhaps with another key and nothing more
+            except StoreUnavailable as error:
+                self._in_trouble("withdraw", call.id, error)
+            await self._clock.sleep(pause)
 
     # ---- after the send ----
 
@@ -208,7 +210,7 @@ class Ledger:
         self,
         call: Call,
         settlement: core.Settlement,
-        capture: Capture | None,
+        kept: Whole | Capture | None,
         rule: Rule,
         on_trouble: Callable[[StoreUnavailable], None],
     ) -> Call | None:
@@ -216,16 +218,21 @@ class Ledger:
         store in trouble; `on_trouble` hears of every failure."""
         placed: Answer | None = None
         placed_at = 0.0
-
-        async def attempt() -> Call | None:
-            nonlocal placed, placed_at
-            stale = self._clock.monotonic() - placed_at > PLACED_FOR
-            if capture is not None and (placed is None or stale):
-                placed_at = self._clock.monotonic()
-                placed = await self.answers.place(call, capture, rule, self._clock.now())
-            return await self._settle_once(call, settlement, placed)
-
-        return await self._until_done(attempt, "settle", call.id, on_trouble)
+        for pause in _pauses():
+            try:
+                if isinstance(kept, Whole):
+                    placed = placed or self.answers.in_row(call, kept, self._clock.now())
+                elif kept is not None and (
+                    placed is None or self._clock.monotonic() - placed_at > PLACED_FOR
+                ):
+                    placed_at = self._clock.monotonic()
+                    placed = await self.answers.place(call, kept, rule, self._clock.now())
+                return await self._settle_once(call, settlement, placed)
+            except StoreUnavailable as error:
+                self._in_trouble("settle", call.id, error)
+                on_trouble(error)
+            await self._clock.sleep(pause)
+        raise AssertionError("there is always another pause")
 
     async def _settle_once(
         self, call: Call, settlement: core.Settlement, answer: Answer | None
@@ -306,22 +313,16 @@ class Ledger:
         swap = await self._swap(settled, entry, expected=call.version, charge=adjustment(call, settled))
         return settled if swap.won else None
 
-    async def _until_done(
-        self,
-        attempt: Callable[[], Awaitable[Call | None]] | Callable[[], Awaitable[None]],
-        what: str,
-        call_id: str,
-        on_trouble: Callable[[StoreUnavailable], None],
-    ) -> Call | None:
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return await attempt()
-            except StoreUnavailable as error:
-                self._observer.noted("store-trouble", doing=what, call=call_id, error=error.detail)
-                on_trouble(error)
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+    def _in_trouble(self, what: str, call_id: str, error: StoreUnavailable) -> None:
+        self._observer.noted("store-trouble", doing=what, call=call_id, error=error.detail)
+
+
+def _pauses() -> Iterator[float]:
+    """Without an end."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _same_owner(present: Call, call: Call) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from typing import NamedTuple
 
 from proxy import faults
 from proxy.core.encoding import codings
@@ -44,6 +45,14 @@ class CaptureLimits:
 
 class CutOff(Exception):
     """A part was handed on and the rest will not come: abort the caller's connection."""
+
+
+class Whole(NamedTuple):
+    """An answer that came in one piece."""
+
+    status: int
+    headers: Headers
+    body: bytes
 
 
 def content_length(headers: Headers) -> int | None:
@@ -119,6 +128,12 @@ class Capture:
             self.wake()
 
     async def data(self, chunk: bytes) -> None:
+        self.add(chunk)
+        while self.overflowed and self._trim() > WINDOW:
+            await self.changed()
+
+    def add(self, chunk: bytes) -> None:
+        """For what is known to fit, or comes from somebody who waits by himself."""
         self.received += len(chunk)
         if not self.overflowed and not self._keep(chunk):
             self.overflowed = True
@@ -129,8 +144,6 @@ class Capture:
         if self.overflowed:  # what is held back is held in memory: never more than the window
             self.visible = max(self.visible, self.received - WINDOW)
         self.wake()
-        while self.overflowed and self._trim() > WINDOW:
-            await self.changed()
 
     def _keep(self, chunk: bytes) -> bool:
         """No room in the limit or on the disk costs the record of the answer, not the answer."""

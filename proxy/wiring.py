@@ -7,9 +7,10 @@ from typing import NamedTuple
 from proxy.clock import Clock
 from proxy.doubts import Doubts
 from proxy.exchange import Exchange
-from proxy.flying import Flights, Price
+from proxy.flying import Flights
 from proxy.ledger import Ledger
 from proxy.observe import Observer
+from proxy.pricing import Price
 from proxy.runs.asking import RunAsking
 from proxy.runs.books import RunBooks
 from proxy.settings_values import Runs

@@ -30,7 +30,8 @@ from proxy.core.policy import (
 from proxy.errors import BadRequest, ConfigurationError, UnknownUpstream
 from proxy.front.address import OwnAddress, Place, ToolAddress, UpstreamAddress, parse_target, split_target
 from proxy.front.forwarded import reach
-from proxy.front.naming import ToName, readable_body
+from proxy.front.naming import ToName
+from proxy.front.reading import readable_body
 from proxy.front.rpc import Message, as_counted, endpoint_of
 from proxy.front.sending import without_secrets
 from proxy.policy_file.values import host_and_port

@@ -13,7 +13,7 @@ from typing import TypeVar, TypeVarTuple
 from proxy.core.cost import READABLE, cost_of
 from proxy.core.encoding import codings
 from proxy.core.policy import Rule
-from proxy.flying import price_now
+from proxy.pricing import price_now
 from proxy.stream import Capture
 
 A = TypeVarTuple("A")

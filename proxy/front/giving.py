@@ -23,6 +23,7 @@ from proxy.front.suited import suited
 from proxy.front.tale import Tale
 from proxy.front.tools import HandedOut, ToolDesk
 from proxy.front.turns import HttpRequest
+from proxy.stream import Whole
 from proxy.upstream.base import Tap
 
 
@@ -120,6 +121,8 @@ class Giver:
     async def _live(
         self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: Tale
     ) -> Written:
+        if live.whole is not None:
+            return self._at_once(live, live.whole, incoming, writer, tale)
         try:
             capture, in_run = live.flight.capture, live.delivery is not None
             if live.flight.identity is not None:
@@ -140,6 +143,26 @@ class Giver:
             return await writer.stream(capture.status, headers, live.reader.parts())
         finally:
             tale.cost_usd, tale.upstream_seconds = live.flight.cost_usd, live.flight.seconds
+            live.leave()
+
+    def _at_once(
+        self, live: Live, whole: Whole, incoming: Incoming, writer: ReplyWriter, tale: Tale
+    ) -> Written:
+        """An answer that came in one piece, to who asked first: it is durable by now."""
+        flight = live.flight
+        try:
+            tale.status, tale.code = live.how, whole.status
+            headers = own.live(
+                whole.headers,
+                tale.call,
+                how=tale.status,
+                stored=bool(flight.stored),
+                in_run=False,
+                flight=flight,
+            )
+            return writer.whole(whole.status, headers, whole.body)
+        finally:
+            tale.cost_usd, tale.upstream_seconds = flight.cost_usd, flight.seconds
             live.leave()
 
     async def _for_request(self, answer: Produced, request: HttpRequest, incoming: Incoming) -> Produced:

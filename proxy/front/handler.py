@@ -244,9 +244,11 @@ class Handler:
         tale: Tale,
     ) -> Written:
         written = await self._giver.give(reply, request, incoming, writer, tale)
-        if self._recall is not None and isinstance(reply, Replayed) and _is_alike_each_time(incoming, request):
+        recall = self._recall if isinstance(reply, Replayed) else None
+        if recall is not None and _is_alike_each_time(incoming, request):
+            assert isinstance(reply, Replayed)
             told = tale.served(request.method, writer.size, 0.0)._replace(delivered=True)
-            self._recall.learn(request.raw, reply, told, policies=policies, rule=incoming.match.rule)
+            recall.learn(request.raw, reply, told, policies=policies, rule=incoming.match.rule)
         return written
 
     # ---- what is no call ----
@@ -329,4 +331,5 @@ def _is_alike_each_time(incoming: Incoming, request: HttpRequest) -> bool:
     """Whether the same bytes ask for the same, in the same words: not what has a number of its own, nor what
     is done by whoever asks."""
     sending = incoming.sending
-    return bool(request.raw) and request.method != "HEAD" and sending.message is None and sending.errand is None
+    own = sending.message is not None or sending.errand is not None
+    return bool(request.raw) and request.method != "HEAD" and not own

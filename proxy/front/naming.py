@@ -10,16 +10,15 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
 
 from proxy.core.approval import binding, needs_person
-from proxy.core.canonical import CANONICAL_VERSION, FORM, Body, NotCanonical, is_json, parse_pairs
+from proxy.core.canonical import CANONICAL_VERSION, Body, is_json
 from proxy.core.document import document_of
-from proxy.core.encoding import Undecodable, codings, decode
-from proxy.core.headers import MANY_HEADS, Headers, without_header
+from proxy.core.encoding import codings
+from proxy.core.headers import Headers, without_header
 from proxy.core.hints import Hints, as_hinted
 from proxy.core.identity import ANY_OCCURRENCE, Asked, Identity, frame, identify, left_out, naming, wording
 from proxy.core.matching import Match, Seen, default_rule, find_rule, find_shadow, hidden_in_case
@@ -39,6 +38,7 @@ from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.front.address import UpstreamAddress
 from proxy.front.as_now import also_hiding, as_asked_now
 from proxy.front.aside import Aside
+from proxy.front.reading import asks_for_a_token, readable_body
 from proxy.spool import Spool
 
 # A larger body is named aside, and so is every compressed one: what it becomes does not show in its size.
@@ -200,8 +200,8 @@ def name_in_full(request: ToName, secret: bytes, body_limit: int) -> Named:
     seen = seen_of(request, body_limit)
     match = find_rule(upstream, method, address.raw_path, seen)
     if match is None:
-        asks_for_a_token = _asks_for_a_token(seen.body)
-        match = default_rule(method, has_grant_type=asks_for_a_token, accounts=upstream.accounts)
+        has_grant_type = asks_for_a_token(seen.body)
+        match = default_rule(method, has_grant_type=has_grant_type, accounts=upstream.accounts)
     if upstream.hides_by_looks:
         match = also_hiding(match, hidden_in_case(upstream, method, address.raw_path, seen))
     if request.hints is not None:
@@ -325,33 +325,3 @@ def _arguments(named: Named) -> bytes:
 def arguments_digest(arguments: bytes) -> bytes:
     """Canonical JSON too, of a shape that arguments do not have."""
     return b'["digest","%b"]' % blake2b(arguments, digest_size=32).hexdigest().encode()
-
-
-@lru_cache(maxsize=MANY_HEADS)
-def _content_type(headers: Headers) -> tuple[bytes, str]:
-    """Whole, and the media type alone."""
-    whole = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    return whole, whole.split(b";", 1)[0].strip().lower().decode("latin-1")
-
-
-def _asks_for_a_token(body: Body) -> bool:
-    """An OAuth token request is never recorded: its answer is a secret that must be fresh."""
-    if body.media_type != FORM:
-        return False
-    try:
-        return "grant_type" in parse_pairs(body.data)
-    except NotCanonical:
-        return False
-
-
-def readable_body(headers: Headers, body: Spool | None, limit: int) -> Body:
-    if body is None:
-        return Body()
-    data, (content_type, media_type) = body.whole(), _content_type(headers)
-    applied = codings(headers)
-    if applied:
-        try:
-            data = decode(data, applied, limit)
-        except Undecodable:
-            return Body(data=data)
-    return Body(media_type=media_type, content_type=content_type, data=data)

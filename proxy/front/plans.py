@@ -1,9 +1,9 @@
 """What a request's head decides: worked out when it comes for the second time, for all that have the same.
 
-An agent's requests to one place mostly differ in their bodies only. Address, speaker, upstream, rule, what goes out
-before the body and what is recorded of it are the same then; the body names the call and nothing more. Nothing
-is decided otherwise here: a plan is made by those who decide for every other request. It holds as long as the
-policies do. What may hang on more than the head has no plan and takes the long way.
+An agent's requests to one place mostly differ in their bodies only. Address, speaker, upstream, rule, what
+goes out before the body and what is recorded of it are the same then; the body names the call and nothing
+more. Nothing is decided otherwise here: a plan is made by those who decide for every other request. It holds
+as long as the policies do. What may hang on more than the head has no plan and takes the long way.
 """
 
 from __future__ import annotations

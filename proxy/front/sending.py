@@ -36,7 +36,7 @@ from proxy.core.scrubbing import Secrets, secrets_of
 from proxy.core.upstream_key import LOOKED_INTO, can_carry
 from proxy.errors import BadRequest, Denied
 from proxy.front.address import Place, UpstreamAddress
-from proxy.front.naming import readable_body
+from proxy.front.reading import readable_body
 from proxy.front.rpc import Message, without_arguments
 from proxy.front.run_ref import NOBODY, Speaker
 from proxy.intended import Intent, Veiled
@@ -162,8 +162,8 @@ class Sending(NamedTuple):
         )
 
     def prepare(self, identity: Identity) -> Sending:
-        """Of a rule that neither redacts nor names a key of the upstream's: those hang on the body. Raises what
-        `outgoing` does. The body is still to come."""
+        """Of a rule that neither redacts nor names a key of the upstream's: those hang on the body. Raises
+        what `outgoing` does. The body is still to come."""
         outgoing = self.outgoing()
         intent = self.intent(identity, outgoing)._replace(body=None)
         return self._replace(body=None, prepared=Prepared(outgoing._replace(body=None), intent))

@@ -17,9 +17,9 @@ from proxy.core.intent import Call, Entry, Event, State, evolve, next_state
 from proxy.core.matching import DEFAULT_EFFECT
 from proxy.core.policy import TOOLS_NAME, Rule, Upstream
 from proxy.errors import NotFound, StaleVersion, StoreUnavailable
-from proxy.flying import price_now
 from proxy.judge import Judgement, judge
 from proxy.ledger import Ledger
+from proxy.pricing import price_now
 from proxy.store.base import Store
 from proxy.stream import Capture, CaptureLimits
 from proxy.tools.workshop import Done, Elsewhere, Job, NotDone, Word, Workshop, result_of

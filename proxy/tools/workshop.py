@@ -8,7 +8,7 @@ doubt, never "nothing happened".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -106,11 +106,11 @@ class Workshop:
         self._clock = clock
         self._jobs: dict[tuple[bytes, int], Job] = {}
 
-    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+    def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Awaitable[Result]:
         if out.errand is None:
-            return await self._network.send(out, sink, may_send)
+            return self._network.send(out, sink, may_send)
         assert isinstance(out.errand, Errand)
-        return await self._hand_out(out.errand, sink, may_send)
+        return self._hand_out(out.errand, sink, may_send)
 
     async def close(self) -> None:
         await self._network.close()

@@ -6,7 +6,8 @@ kernel. Everything else that is not a complete answer is `Lost`: doubt is the de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
@@ -93,6 +94,23 @@ class Sink(Protocol):
         """May wait: reading from the upstream pauses meanwhile."""
 
 
+class WholeSink(ABC):
+    """A sink that would rather have an answer that came all at once in one piece."""
+
+    @abstractmethod
+    def wants(self, headers: Headers, size: int) -> bool:
+        """Whether `take` may be called, in place of `head` and `data`."""
+
+    @abstractmethod
+    def take(self, status: int, headers: Headers, body: bytes) -> None: ...
+
+    @abstractmethod
+    def head(self, status: int, headers: Headers) -> None: ...
+
+    @abstractmethod
+    async def data(self, chunk: bytes) -> None: ...
+
+
 class Tap(Protocol):
     """Hears what comes of one send that is only forwarded."""
 
@@ -104,7 +122,7 @@ class Tap(Protocol):
 
 
 class UpstreamClient(Protocol):
-    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+    def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Awaitable[Result]:
         """Send once, never twice. `may_send` is asked directly before the first byte; no means NotSent.
         On cancellation the connection is closed, never returned to the pool."""
 

@@ -20,7 +20,7 @@ from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.faults import Point
 from proxy.spool import Spool
-from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.reaching import OffLimits, Ways
 
@@ -210,6 +210,14 @@ async def _exchange(
         return NotSent("it may not be sent any more: its claim was lost, or its key grew too old, meanwhile")
     connection.write(first)
     headed = sent_all = begins = False
+    if rest is None and isinstance(sink, WholeSink) and not connection.unwritten():
+        sent_all = True
+        faults.reach(Point.REQUEST_SENT)
+        await connection.changed()
+        if answer.complete and sink.wants(answer.headers, answer.pending):
+            sink.take(answer.status, answer.headers, connection.take())
+            connection.end(sent_all=True)
+            return Answered(answer.status)
     while True:
         if rest is None and not sent_all and not connection.unwritten():
             sent_all = True

@@ -7,7 +7,7 @@ it may be asked of calls with effects too. Without an id nothing can be asked: w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from proxy.clock import Clock
 from proxy.core.encoding import codings
@@ -38,11 +38,16 @@ class RpcUpstream:
     async def close(self) -> None:
         await self._network.close()
 
-    async def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
+    def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Awaitable[Result]:
         if out.rpc is None:
-            return await self._network.send(out, sink, may_send)
+            return self._network.send(out, sink, may_send)
+        return self._send_aloft(out, out.rpc, _Heard(sink), may_send)
+
+    async def _send_aloft(
+        self, out: Outgoing, rpc: Id, heard: _Heard, may_send: Callable[[], bool]
+    ) -> Result:
         with out.aloft:
-            return await self._send(out, out.rpc, _Heard(sink), may_send)
+            return await self._send(out, rpc, heard, may_send)
 
     async def _send(self, out: Outgoing, rpc: Id, heard: _Heard, may_send: Callable[[], bool]) -> Result:
         result = await self._network.send(out, heard, may_send)

@@ -25,7 +25,7 @@ from proxy.core.patterns import PathPattern
 from proxy.core.policy import KeyRecipe, Looks, Mode, PolicySet, Repeat, Rule, Upstream
 from proxy.core.redaction import Veiling
 from proxy.errors import BadRequest
-from proxy.front import naming
+from proxy.front import naming, reading
 from proxy.front.address import UpstreamAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.naming import LOOKED_AT_INLINE, REMEMBERED_SIZE, TOLD_ARGUMENTS, Named, Namer, ToName
@@ -217,7 +217,7 @@ async def test_what_may_take_long_is_named_in_a_thread_for_that(
         return run
 
     monkeypatch.setattr(naming, "identify", watched(identify))
-    monkeypatch.setattr(naming, "decode", watched(decode))
+    monkeypatch.setattr(reading, "decode", watched(decode))
     monkeypatch.setattr(Spool, "whole", watched(Spool.whole))
     async with namer() as by:
         assert isinstance(await named(by, policies(), request_), Named)

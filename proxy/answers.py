@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
-from proxy.core.headers import end_to_end, without_semel
+from proxy.core.headers import SEMEL_PREFIX, end_to_end, without_semel
 from proxy.core.intent import Answer, Call, Place, State
 from proxy.core.policy import Mode, Rule
 from proxy.observe import Observer
@@ -28,6 +28,9 @@ HOT, HOT_SIZE, HOT_BYTES = 4096, 8 * 1024, 16 * 1024 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
 STREAMED_FROM = 8 * 1024 * 1024
 BODILESS = frozenset({204, 304})
+# A session of MCP's is as good as a credential, and whoever is given it again has its own.
+_ONE_REPLYS = frozenset({b"age", b"mcp-session-id"})
+_ONE_CALLERS = _ONE_REPLYS | {b"set-cookie"}
 _NOT_TAKEN_OVER = frozenset({b"content-length", b"set-cookie", b"age"})
 
 
@@ -201,17 +204,16 @@ class Answers:
 
 
 def _kept_of(headers: Headers, *, in_run: bool) -> Headers:
-    return tuple([pair for pair in headers if _is_kept(pair[0].lower(), in_run=in_run)])
-
-
-def _is_kept(name: bytes, *, in_run: bool) -> bool:
     """Outside runs an answer may be given to somebody who did not ask first: no session of another's. Age
     and Semel-* are true for one reply only; a replay has its own."""
-    if name == b"set-cookie":
-        return in_run
-    if name == b"mcp-session-id":  # as good as a credential, and whoever is given it again has its own
-        return False
-    return name != b"age" and not name.startswith(b"semel-")
+    dropped = _ONE_REPLYS if in_run else _ONE_CALLERS
+    return tuple(
+        [
+            pair
+            for pair in headers
+            if (name := pair[0].lower()) not in dropped and not name.startswith(SEMEL_PREFIX)
+        ]
+    )
 
 
 def _row(call: Call) -> tuple[bytes, float, int]:

@@ -68,8 +68,7 @@ class Ask(NamedTuple):
     boards: Boards = unheard
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(NamedTuple):
     """For metrics: both are names from policy files."""
 
     upstream: str

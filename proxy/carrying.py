@@ -65,14 +65,18 @@ class Carrier:
             flight, outgoing, labels, safe=intent.safe, may=partial(self._owns, call.owner)
         )
         faults.reach(Point.ANSWER_COMPLETE)
-        return self._judge(result, flight, intent.rule, call)
+        return self._judge(result, flight, intent, call)
 
-    def _judge(self, result: Result, flight: Flight, rule: Rule, call: Call) -> Judgement:
+    def _judge(self, result: Result, flight: Flight, intent: Intent, call: Call) -> Judgement:
         if flight.whole is not None:
-            at_once = judge_by_status(flight.whole.status, rule, call)
+            status, judged = flight.whole.status, intent.judged
+            at_once = None if judged is None or call.unresolved else judged.get(status)
+            at_once = at_once or judge_by_status(status, intent.rule, call)
             if at_once is not None:
+                if judged is not None:
+                    judged[status] = at_once
                 return at_once
-        return judge(result, flight.capture, rule, call, self._clock.now())
+        return judge(result, flight.capture, intent.rule, call, self._clock.now())
 
     async def carry(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call
@@ -89,7 +93,7 @@ class Carrier:
             may = partial(self._may_go, call, rule)
             result = await self.send(flight, outgoing, labels, safe=intent.safe, may=may)
             faults.reach(Point.ANSWER_COMPLETE)
-            judgement = self._judge(result, flight, rule, call)
+            judgement = self._judge(result, flight, intent, call)
             pause = next(pauses, None)
             in_time = pause is not None and self._clock.monotonic() + pause < deadline
             keyed = rule.in_doubt is OnDoubt.RESEND and key is not None

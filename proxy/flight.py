@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cached_property
 from typing import Protocol
 
 from proxy import faults
@@ -48,6 +47,7 @@ class Flight(WholeSink):
         longest: int = 0,
     ) -> None:
         self._make_capture = make_capture
+        self.captured: Capture | None = None
         self._longest = longest
         self.identity = identity
         self.callers = 0
@@ -71,9 +71,13 @@ class Flight(WholeSink):
 
     # ---- the answer ----
 
-    @cached_property
+    @property
     def capture(self) -> Capture:
-        capture = self._make_capture()
+        """Made when it is first asked for; mostly none is needed."""
+        return self.captured or self._captured()
+
+    def _captured(self) -> Capture:
+        capture = self.captured = self._make_capture()
         if self.whole is not None:
             capture.head(self.whole.status, self.whole.headers)
             capture.add(self.whole.body)
@@ -84,12 +88,6 @@ class Flight(WholeSink):
             self._first.given = capture.reader()
             self._wake()
         return capture
-
-    @property
-    def captured(self) -> Capture | None:
-        """What was made for somebody; mostly none is needed."""
-        made: Capture | None = self.__dict__.get("capture")
-        return made
 
     @property
     def sink(self) -> Sink:

@@ -118,8 +118,7 @@ class Flights:
     def _mind_the_past(self, flight: Flight, ask: Ask, over: Call) -> None:
         if over.state is State.IN_DOUBT:
             flight.capture.unresolved = True
-        renews = ask.place is None and not ask.refresh
-        if renews and core.is_stale(over, ask.rule, self._clock.now()):
+        if ask.place is None and not ask.refresh and core.is_stale(over, ask.rule, self._clock.now()):
             flight.renews = over
             flight.capture.withhold()  # whether it differs is said in its head, and known at its end
 
@@ -202,14 +201,13 @@ class Flights:
         self, flight: Flight, intent: Intent, outgoing: Outgoing, over: Call | None, source: Source | None
     ) -> None:
         # What is in doubt was permitted before it was sent, and is the same call still.
-        resends = over is not None and over.state is State.IN_DOUBT
+        doubted = over if over is not None and over.state is State.IN_DOUBT else None
         try:
-            if intent.bound_to and not (resends or is_granted(over, intent.permission, self._clock.now())):
+            if intent.bound_to and not (doubted or is_granted(over, intent.permission, self._clock.now())):
                 await self._ask_person(flight, intent, over)
                 return
-            if resends:
-                assert over is not None
-                outgoing = await again(over, intent, outgoing, self._store, self._codec)
+            if doubted is not None:
+                outgoing = await again(doubted, intent, outgoing, self._store, self._codec)
             faults.reach(Point.BEFORE_CLAIM)
             match await self._ledger.claim(intent, over):
                 case RaceLost():
@@ -235,10 +233,9 @@ class Flights:
         finally:
             flight.claimed(None)
             # When giving up, the row stays pending: recovery will see to it.
-            identity = intent.identity
-            del self.by_key[identity.key]
+            del self.by_key[intent.identity.key]
             if not flight.is_over:
-                flight.refuse(in_progress(identity.id))
+                flight.refuse(in_progress(intent.identity.id))
 
     async def _ask_person(self, flight: Flight, intent: Intent, over: Call | None) -> None:
         """Whoever asked looks again, and finds the question or what came first."""

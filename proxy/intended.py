@@ -12,6 +12,7 @@ from proxy.core.identity import Identity
 from proxy.core.policy import Rule
 from proxy.core.run_record import Exchange, InRun, Serving
 from proxy.core.scrubbing import Secrets
+from proxy.judge import Judgement
 from proxy.spool import Spool
 from proxy.store.codec import StoredRequest
 from proxy.upstream.base import Headers
@@ -60,6 +61,7 @@ class Intent(NamedTuple):
     payer: str = ""  # the run that asks for it, where it is not a call of that run
     free: bool = False  # the answer comes from another call, which is charged
     secrets: Callable[[], Secrets] = Secrets  # in clear: no word of an upstream may hold them
+    judged: dict[int, Judgement] | None = None  # what calls like it came to, by the status that they got
 
     @property
     def permission(self) -> bytes:

@@ -6,7 +6,7 @@ says whose it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -190,7 +190,8 @@ class Ledger:
         ttl = None if call.run else core.NOTHING_CAME_OF_IT
         settlement = core.Settlement(event=Event.NOT_SENT, why=why, ttl=ttl)
 
-        for pause in _pauses():
+        pause = FIRST_PAUSE
+        while True:
             try:
                 while True:
                     present = await self.get(call.key)
@@ -202,7 +203,7 @@ class Ledger:
                         return  # else it was written meanwhile, perhaps with another key and nothing more
             except StoreUnavailable as error:
                 self._in_trouble("withdraw", call.id, error)
-            await self._clock.sleep(pause)
+            pause = await self._wait(pause)
 
     # ---- after the send ----
 
@@ -217,8 +218,8 @@ class Ledger:
         """The settled row once it is durable; None where another owner has the call by now. Waits out a
         store in trouble; `on_trouble` hears of every failure."""
         placed: Answer | None = None
-        placed_at = 0.0
-        for pause in _pauses():
+        placed_at, pause = 0.0, FIRST_PAUSE
+        while True:
             try:
                 if isinstance(kept, Whole):
                     placed = placed or self.answers.in_row(call, kept, self._clock.now())
@@ -231,8 +232,7 @@ class Ledger:
             except StoreUnavailable as error:
                 self._in_trouble("settle", call.id, error)
                 on_trouble(error)
-            await self._clock.sleep(pause)
-        raise AssertionError("there is always another pause")
+            pause = await self._wait(pause)
 
     async def _settle_once(
         self, call: Call, settlement: core.Settlement, answer: Answer | None
@@ -316,13 +316,10 @@ class Ledger:
     def _in_trouble(self, what: str, call_id: str, error: StoreUnavailable) -> None:
         self._observer.noted("store-trouble", doing=what, call=call_id, error=error.detail)
 
-
-def _pauses() -> Iterator[float]:
-    """Without an end."""
-    pause = FIRST_PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
+    async def _wait(self, pause: float) -> float:
+        """For a store to come back. The next pause."""
+        await self._clock.sleep(pause)
+        return min(2 * pause, LONGEST_PAUSE)
 
 
 def _same_owner(present: Call, call: Call) -> bool:

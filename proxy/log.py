@@ -55,6 +55,10 @@ def _words(told: Served) -> tuple[str, str]:
     return before, f',"bytes":{told.size}{more}}}'
 
 
+def _line(at: str, before: str, seconds: float, after: str) -> bytes:
+    return f'{{"at":"{at}",{before}{seconds * 1000:.3f}{after}'.encode()
+
+
 class LogObserver(Deaf):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._writer = LineWriter(stream or sys.stderr)
@@ -63,14 +67,15 @@ class LogObserver(Deaf):
         self._stamp = self._to_the_second = ""
 
     def served(self, told: Served) -> None:
-        self.again(told)(told.seconds)
+        before, after = _words(told)
+        self._add(_line(self._now(), before, told.seconds, after))
 
     def again(self, told: Served) -> Callable[[float], None]:
         """Only the time of day and the time taken differ from one line to the next."""
         before, after = _words(told)
 
         def add(seconds: float) -> None:
-            self._add(f'{{"at":"{self._now()}",{before}{seconds * 1000:.3f}{after}'.encode())
+            self._add(_line(self._now(), before, seconds, after))
 
         return add
 

@@ -127,7 +127,7 @@ class Handler:
     async def _serve_by(self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale) -> Written:
         """As `_serve`, where all but the body is known."""
         writer.request_is_read()
-        tale.upstream = plan.upstream.name
+        tale.labels = plan.labels
         incoming = tale.incoming = plan.incoming(request.whole, tale.boards)
         assert isinstance(incoming.ask, Ask)
         tale.call = incoming.ask.identity.id

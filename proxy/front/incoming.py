@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aiohttp import StreamReader
 from aiohttp.http import HttpVersion11
@@ -76,6 +76,10 @@ class Asked(NamedTuple):
     message: Message | None = None  # of a tool of an MCP server: what goes out
 
 
+# Where it goes, by which rule, in which mode, as which tool; whether it is safe, its method, its trace.
+Labels: TypeAlias = tuple[str, str, str, str, bool, str, str]
+
+
 class Incoming(NamedTuple):
     """A request that has a rule. `ask` is None for what passes without a record."""
 
@@ -95,7 +99,7 @@ class Incoming(NamedTuple):
         """As it is told, but for what becomes of it."""
         return Served(*self.labels(), status="refused")
 
-    def labels(self) -> tuple[str, str, str, str, bool, str, str]:
+    def labels(self) -> Labels:
         """What is told of it first: where it goes, by which rule, under which name."""
         rule, sending = self.match.rule, self.sending
         trace = trace_of(sending.headers)

@@ -24,6 +24,7 @@ from proxy.front.door import Door
 from proxy.front.incoming import (
     Asked,
     Incoming,
+    Labels,
     RequestLimits,
     check_asker,
     find_upstream,
@@ -39,17 +40,18 @@ from proxy.spool import Spool
 
 
 class Plan(NamedTuple):
-    """`sending` is None where there is no plan under these policies."""
+    """`sending` has no body yet. `labels`: what is told of each."""
 
     policies: PolicySet
     upstream: Upstream
     match: Match
     name: Callable[[bytes], Identity]
     sending: Sending
+    labels: Labels
 
     def incoming(self, body: bytes, boards: Boards) -> Incoming:
         """Raises BadRequest where the body is no call, as naming does."""
-        _, upstream, match, name, sending = self
+        _, upstream, match, name, sending, _ = self
         identity = name(body)
         sending = sending._replace(body=Spool.of(body))
         ask = Ask(identity, match.rule, False, False, sending, boards=boards)
@@ -105,7 +107,8 @@ class Plans:
         if named.safe or named.identity is None or not _is_plain(named.match.rule):
             return None
         sending = sending_of(asked, upstream, named.match, named.safe, self._namer).prepare(named.identity)
-        return Plan(policies, upstream, named.match, name, sending)
+        labels = Incoming(upstream, named.match, named.safe, sending, None).labels()
+        return Plan(policies, upstream, named.match, name, sending, labels)
 
 
 def _is_plain(rule: Rule) -> bool:

@@ -41,7 +41,7 @@ class Written:
 
 
 def tells_length(headers: Headers) -> bool:
-    return b"content-length" in [name.lower() for name, _ in headers]
+    return any([name.lower() == b"content-length" for name, _ in headers])  # noqa: C419 (a list is faster)
 
 
 def composed(

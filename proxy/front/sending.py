@@ -165,7 +165,7 @@ class Sending(NamedTuple):
         """Of a rule that neither redacts nor names a key of the upstream's: those hang on the body. Raises
         what `outgoing` does. The body is still to come."""
         outgoing = self.outgoing()
-        intent = self.intent(identity, outgoing)._replace(body=None)
+        intent = self.intent(identity, outgoing)._replace(body=None, judged={})
         return self._replace(body=None, prepared=Prepared(outgoing._replace(body=None), intent))
 
     def _target(self, veil: Veil) -> bytes:

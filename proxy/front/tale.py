@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proxy.asking import Delivery, Live
 from proxy.core.jsonrpc import Id
-from proxy.front.incoming import Incoming
+from proxy.front.incoming import Incoming, Labels
 from proxy.observe import Served
 
 
@@ -14,6 +14,7 @@ from proxy.observe import Served
 class Tale:
     upstream: str = ""  # known before the rest
     incoming: Incoming | None = None
+    labels: Labels | None = None  # what is told of it first, where that is known beforehand
     status: str = ""  # nothing of it is written yet
     code: int = 0
     call: str = ""
@@ -33,10 +34,8 @@ class Tale:
             self.call = live.flight.identity.id
 
     def served(self, method: str, size: int, seconds: float) -> Served:
-        incoming = self.incoming
-        labels = (self.upstream, "", "", "", True, method, "") if incoming is None else incoming.labels()
         return Served(
-            *labels,
+            *(self.labels or self._labels(method)),
             status=self.status or ("refused" if self.waits_for is None else self.waits_for.how),
             code=self.code,
             call=self.call,
@@ -47,3 +46,8 @@ class Tale:
             delivered=self.delivered,
             cost_usd=self.cost_usd or 0.0,
         )
+
+    def _labels(self, method: str) -> Labels:
+        if self.incoming is None:
+            return self.upstream, "", "", "", True, method, ""
+        return self.incoming.labels()

@@ -217,7 +217,8 @@ class Turns(web_protocol.RequestHandler):
                 reply = cast("Reply", self.handle_error(cast("BaseRequest", request), 500, error))
             if self._upgraded and not self._messages and self._parser is not None:
                 self._hear_the_rest(self._parser)
-            await reply.write_eof()
+            if self._paused:  # else there is nothing to wait for
+                await reply.write_eof()
         finally:
             self._request_in_progress = False
             if self._handler_waiter is not None and not self._handler_waiter.done():

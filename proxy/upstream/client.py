@@ -75,7 +75,8 @@ class HttpUpstream:
         """Raises ValueError, before any I/O, for a request that cannot be written as it is."""
         head = out.head or request_head(out.method, out.target, out.headers)
         deadline = self._clock() + out.timeouts.total
-        connection = self._take_idle(out)
+        origin = (out.scheme, out.host, out.port, out.said)
+        connection = self._take_idle(origin, out.max_idle)
         if connection is None:
             try:
                 connection = await self._connect(out)
@@ -93,7 +94,7 @@ class HttpUpstream:
         finally:
             self._busy.discard(connection)
             connection.forget()
-            self._put_back(out, connection)
+            self._put_back(origin, connection)
 
     async def close(self) -> None:
         """Idle connections are closed, exchanges under way are broken off: drain before you call this."""
@@ -110,9 +111,9 @@ class HttpUpstream:
 
     # The pool.
 
-    def _take_idle(self, out: Outgoing) -> Connection | None:
-        idle = self._idle.get(_origin(out))
-        youngest = self._clock() - min(out.max_idle, KEEP_IDLE)
+    def _take_idle(self, origin: Origin, max_idle: float) -> Connection | None:
+        idle = self._idle.get(origin)
+        youngest = self._clock() - min(max_idle, KEEP_IDLE)
         while idle and idle[-1].idle_since > youngest:
             connection = idle.pop()
             if connection.quiet():
@@ -120,11 +121,11 @@ class HttpUpstream:
             connection.abort()
         return None
 
-    def _put_back(self, out: Outgoing, connection: Connection) -> None:
+    def _put_back(self, origin: Origin, connection: Connection) -> None:
         if not connection.reusable or not connection.is_open() or self._closed:
             connection.abort()
             return
-        self._idle.setdefault(_origin(out), []).append(connection)
+        self._idle.setdefault(origin, []).append(connection)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(KEEP_IDLE, self._sweep)
 
@@ -284,10 +285,6 @@ async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop
     if chunk and connection.is_open():
         connection.write(chunk)
     return bool(chunk)
-
-
-def _origin(out: Outgoing) -> Origin:
-    return out.scheme, out.host, out.port, out.said
 
 
 # What connecting may raise; UnicodeError for a name that cannot be one.

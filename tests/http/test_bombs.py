@@ -223,7 +223,7 @@ async def test_what_may_become_long_is_priced_beside_the_loop(monkeypatch: pytes
     def noted(*_: object) -> None:
         where.append(threading.current_thread().name.rsplit("_", 1)[0])
 
-    for place in ("front.aside", "flying"):
+    for place in ("front.aside", "pricing"):
         monkeypatch.setattr(f"proxy.{place}.cost_of", noted)
     aside = Aside()
     try:

@@ -1,14 +1,17 @@
-"""Everything about the exchange holds whether or not it looks for a row before it claims."""
+"""Everything about the exchange holds whether or not it looks for a row before it claims, and whether an
+answer comes in parts or in one piece."""
 
 from __future__ import annotations
 
 import pytest
 
 from proxy import ledger
+from tests.exchange import stage
 
 
 @pytest.fixture(autouse=True, params=["looks", "guesses"])
 def _guess(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`guesses`: every call is taken for new until its claim says otherwise."""
+    """`guesses`: every call is taken for new until its claim says otherwise; answers come in one piece."""
     if request.param == "guesses":
         monkeypatch.setattr(ledger, "NEW_IN_A_ROW", -1)
+        monkeypatch.setattr(stage, "IN_ONE_PIECE", True)

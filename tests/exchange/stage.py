@@ -21,7 +21,17 @@ from proxy.observe import Deaf, Sent
 from proxy.spool import Spool
 from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits, CutOff
-from proxy.upstream.base import Answered, Headers, Lost, NotSent, Outgoing, Result, Sink, UpstreamClient
+from proxy.upstream.base import (
+    Answered,
+    Headers,
+    Lost,
+    NotSent,
+    Outgoing,
+    Result,
+    Sink,
+    UpstreamClient,
+    WholeSink,
+)
 from tests.exchange.staged_store import StagedStore, World
 from tests.exchange.virtual_time import VirtualClock
 
@@ -78,12 +88,24 @@ def answers(status: int = 200, body: bytes = b"the answer", *, after: float = 0.
         if not may_send():
             return NotSent("not the owner any more")
         await asyncio.sleep(after)
-        sink.head(status, ((b"Content-Length", b"%d" % len(body)),))
-        if body:
-            await sink.data(body)
-        return Answered(status)
+        return await answered(sink, status, body)
 
     return step
+
+
+# Whether answers that are here at once are given in one piece to whoever wants them so.
+IN_ONE_PIECE = False
+
+
+async def answered(sink: Sink, status: int, body: bytes) -> Answered:
+    headers = ((b"Content-Length", b"%d" % len(body)),)
+    if IN_ONE_PIECE and isinstance(sink, WholeSink) and sink.wants(headers, len(body)):
+        sink.take(status, headers, body)
+    else:
+        sink.head(status, headers)
+        if body:
+            await sink.data(body)
+    return Answered(status)
 
 
 def not_sent(reason: str = "connection refused") -> Step:
@@ -116,7 +138,7 @@ class Talk:
     def __init__(self) -> None:
         self.sent = asyncio.Event()
         self.cancelled = False
-        self._said: asyncio.Queue[Result | tuple[int, Headers] | bytes] = asyncio.Queue()
+        self._said: asyncio.Queue[Result | tuple[int, Headers] | tuple[int, bytes] | bytes] = asyncio.Queue()
 
     async def __call__(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         if not may_send():
@@ -127,6 +149,8 @@ class Talk:
                 match await self._said.get():
                     case bytes() as part:
                         await sink.data(part)
+                    case (int() as status, bytes() as body):
+                        return await answered(sink, status, body)
                     case (int() as status, headers):
                         sink.head(status, headers)
                     case result:
@@ -146,9 +170,7 @@ class Talk:
         self._said.put_nowait(result)
 
     def answer(self, status: int = 200, body: bytes = b"the answer") -> None:
-        self.head(status, ((b"Content-Length", b"%d" % len(body)),))
-        self.part(body)
-        self.end(Answered(status))
+        self._said.put_nowait((status, body))
 
 
 @dataclass(frozen=True)
@@ -261,8 +283,12 @@ class Process:
 
 
 async def read(live: Live, saw: Callable[[Live, bytes], None] = lambda live, body: None) -> Got:
-    kind, capture = "joined" if live.joined else "executed", live.flight.capture
-    body = b""
+    kind, body = "joined" if live.joined else "executed", b""
+    if live.whole is not None:
+        saw(live, live.whole.body)
+        live.leave()
+        return Got(kind, live.whole.status, live.whole.body)
+    capture = live.flight.capture
     try:
         async for part in live.reader.parts():
             body += part

@@ -317,7 +317,7 @@ async def test_a_defect_after_the_send_ends_in_doubt_and_leaves_nothing_pending(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a defect of ours")
 
-    monkeypatch.setattr("proxy.answers.Answers.place", broken)
+    monkeypatch.setattr("proxy.answers.Answers.in_row", broken)
     with pytest.raises(InDoubt):
         await semel.call(ask())
     assert semel.row(ask()).state is State.IN_DOUBT

@@ -48,9 +48,9 @@ class Semel(RunProcess):
 
     def saw(self, live: Live, body: bytes) -> None:
         """A client that knows the length needs no end to be told: with its last byte it has seen it all."""
-        capture = live.flight.capture
-        if len(body) == content_length(capture.headers):
-            self.complete(capture.status, body)
+        answer = live.whole or live.flight.capture
+        if len(body) == content_length(answer.headers):
+            self.complete(answer.status, body)
 
     def serves(self, task: asyncio.Task[Any]) -> None:
         """The connection of this caller breaks when the process dies."""

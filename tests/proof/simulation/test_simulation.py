@@ -63,6 +63,7 @@ REACHED = {
     "sent again after a probe": 2,
     "sent again after a person's word": 5,
     "sent with a permission": 20,
+    "answered in one piece": 20,
 }
 
 

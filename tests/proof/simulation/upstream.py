@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
+from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, WholeSink
 from tests.proof.simulation.asking import RETENTION, SETTLE, TOTAL, Kind, Tag, kind_of
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.links import Link
@@ -106,7 +106,15 @@ class Upstream:
         if way == "lost" or late:
             return Lost("no answer", timed_out=late)
         status = {"refused": REFUSED, "error": ERROR}.get(way, FINAL)
-        sink.head(status, ((b"Content-Length", b"%d" % len(body)),))
+        headers = ((b"Content-Length", b"%d" % len(body)),)
+        at_once = way != "breaks" and self.fate.happens(0.5)
+        if at_once and isinstance(sink, WholeSink) and sink.wants(headers, len(body)):
+            sent.refused = way == "refused"
+            self.said[sent.name].append((status, body))
+            self.fate.reached["answered in one piece"] += 1
+            sink.take(status, headers, body)
+            return Answered(status)
+        sink.head(status, headers)
         await sink.data(body[:3])
         await asyncio.sleep(self.fate.one_of(CONNECTING))
         await link.awake()

@@ -25,6 +25,7 @@ from proxy.core.policy import Rule
 from proxy.core.run_record import End
 from proxy.core.runs import Occurrence
 from proxy.errors import StoreUnavailable
+from proxy.flight import Flight
 from proxy.flying import Flights
 from proxy.known_doubts import KnownDoubts
 from proxy.ledger import Ledger
@@ -32,6 +33,7 @@ from proxy.runs.asking import RunAsking
 from proxy.runs.claiming import RunAsk
 from proxy.store.base import Swap
 from proxy.stream import Capture
+from proxy.upstream.base import Headers
 
 
 @contextmanager
@@ -161,6 +163,19 @@ def end_not_held_back() -> Iterator[None]:
 
 
 @contextmanager
+def whole_answers_shown_at_once() -> Iterator[None]:
+    """What came in one piece is complete, so whoever waits is given it; it is written down afterwards."""
+    taking = Flight.take
+
+    def take(self: Flight, status: int, headers: Headers, body: bytes) -> None:
+        taking(self, status, headers, body)
+        self.seal(stored=True)
+
+    with mock.patch.object(Flight, "take", take):
+        yield
+
+
+@contextmanager
 def frontier_forgotten() -> Iterator[None]:
     """A refusal is tried again by the next attempt, whatever the one before did about it."""
     with mock.patch.object(proxy.core.frontier, "is_sealed", return_value=False):
@@ -204,6 +219,7 @@ PLANTED: dict[str, Callable[[], Any]] = {
     "resend forgets the doubt": resend_forgets_the_doubt,
     "a lost delivery mark becomes a send": lost_mark_becomes_a_send,
     "the end is not held back": end_not_held_back,
+    "answers in one piece are shown at once": whole_answers_shown_at_once,
     "the frontier is forgotten": frontier_forgotten,
     "problems are not remembered": problems_not_remembered,
     "the evidence of retries is lost": evidence_of_retries_lost,

@@ -5,6 +5,7 @@ Each of these would come to something else by a plan, and is asked so often that
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,12 @@ CASES = {
     "in a run, by headers": Case(LIVE, headers={**JSON, "Semel-Run": "r", "Semel-Attempt": "1"}),
     "a read": Case([PASSED] * 4, method="GET"),
     "said to be safe": Case([PASSED] * 4, rules=rule("safe: true")),
+    # What goes wrong with a call that does no harm is handed on, and asked for again.
+    "said to be safe, and shared": Case(
+        [(500, "executed")] * 4,
+        rules=rule("safe: true, repeat: same"),
+        script=(*READ_ALL, answer(500, b"broken")),
+    ),
     "passed": Case([PASSED] * 4, rules=rule("mode: pass")),
     "denied": Case([(403, "refused")] * 4, rules=rule("mode: deny")),
     "fetched anew": Case(LIVE, rules=rule("mode: cache"), headers={**JSON, "Semel-Refresh": "1"}),
@@ -144,6 +151,19 @@ async def test_each_call_has_a_key_of_its_own_for_the_upstream(tmp_path: Path, b
         keys = [given[b"idempotency-key"] for given in heads]
         assert len(set(keys)) == 3
         assert isinstance(there.plan_of(post(SMALL)), NoPlan)
+        assert by_plan == []
+
+
+async def test_what_is_packed_is_named_by_what_is_in_it(tmp_path: Path, by_plan: list[bytes]) -> None:
+    """However it is packed."""
+    packed = [gzip.compress(body, mtime=0) for body in (SMALL, OTHER, GREAT)]
+    packed.append(gzip.compress(GREAT, mtime=1))
+    assert len({len(body) for body in packed}) == 1
+    requests = [post(body, {**JSON, "Content-Encoding": "gzip"}) for body in packed]
+    async with planning(tmp_path, OK) as there:
+        got = [await there.ask(request) for request in requests]
+        assert [one.semel for one in got] == ["executed"] * 3 + ["replayed"]
+        assert isinstance(there.plan_of(requests[0]), NoPlan)
         assert by_plan == []
 
 

@@ -72,19 +72,23 @@ async def test_however_it_is_cut_up_it_goes_by_its_plan(tmp_path: Path, by_plan:
         ]
 
 
-async def test_a_body_that_is_no_call_is_refused_as_on_the_long_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_plan: list[bytes]
-) -> None:
-    """No rule that may have a plan refuses a body by itself today, so naming is made to. Nothing is sent,
-    nothing is written, and the next request on the connection is served."""
+def refuses_bodies_with(word: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No rule that may have a plan refuses a body by itself today, so naming is made to."""
     real = identity.client_key
 
     def refusing(values: tuple[bytes, ...], body: Body, rule: Rule, *, in_run: bool) -> bytes | None:
-        if b"no" in body.data:
+        if word in body.data:
             raise BadRequest("This is no call.")
         return real(values, body, rule, in_run=in_run)
 
     monkeypatch.setattr(identity, "client_key", refusing)
+
+
+async def test_a_body_that_is_no_call_is_refused_as_on_the_long_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_plan: list[bytes]
+) -> None:
+    """Nothing is sent, nothing is written, and the next request on the connection is served."""
+    refuses_bodies_with(b"no", monkeypatch)
     async with pair(tmp_path) as both:
         await compared(both, *(post(b'{"a":"%d%d"}' % (n, n)) for n in range(2)))
         for side in both:

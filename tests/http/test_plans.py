@@ -106,7 +106,7 @@ PLANNED = {
         },
     ),
     "no rule": Kind(b'{"a":1}', target="/up/other", rules="[]"),
-    "a time to live": Kind(b'{"a":1}', rules=rule("ttl: 5s, scope: tenant, repeat: same, wait: 1s")),
+    "a time to live": Kind(b'{"a":1}', rules=rule("ttl: 2h, scope: tenant, repeat: same, wait: 1s")),
     "another method": Kind(b'{"a":1}', method="DELETE"),
     "a read that is none": Kind(b'{"a":1}', method="GET", rules=rule("safe: false")),
     "another name for JSON": Kind(

@@ -127,8 +127,9 @@ class Handler:
     async def _serve_by(self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale) -> Written:
         """As `_serve`, where all but the body is known."""
         writer.request_is_read()
-        tale.labels = plan.labels
+        tale.upstream = plan.upstream.name
         incoming = tale.incoming = plan.incoming(request.whole, tale.boards)
+        tale.labels = plan.labels
         assert isinstance(incoming.ask, Ask)
         tale.call = incoming.ask.identity.id
         reply = await self._exchange.ask(incoming.ask)

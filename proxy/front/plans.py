@@ -32,7 +32,7 @@ from proxy.front.incoming import (
     sending_of,
     to_name,
 )
-from proxy.front.naming import Namer, named_by_head
+from proxy.front.naming import NAMED_INLINE, Namer, named_by_head
 from proxy.front.run_ref import agree
 from proxy.front.sending import Sending
 from proxy.front.turns import HttpRequest
@@ -82,7 +82,8 @@ class Plans:
         return plan if isinstance(plan, Plan) else None
 
     def _made(self, request: HttpRequest, policies: PolicySet) -> Plan | None:
-        if not request.whole or len(request.whole) > self._limits.body:
+        # What is long is named beside the loop, and that is for the long way to do.
+        if not request.whole or len(request.whole) > min(self._limits.body, NAMED_INLINE):
             return None
         try:
             return self._make(request, policies)

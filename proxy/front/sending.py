@@ -163,9 +163,10 @@ class Sending(NamedTuple):
 
     def prepare(self, identity: Identity) -> Sending:
         """Of a rule that neither redacts nor names a key of the upstream's: those hang on the body. Raises
-        what `outgoing` does. The body is still to come."""
+        what `outgoing` does. The body is still to come, and nothing of this one's stays behind."""
         outgoing = self.outgoing()
-        intent = self.intent(identity, outgoing)._replace(body=None, judged={})
+        unsaid = identity._replace(arguments=b"")
+        intent = self.intent(unsaid, outgoing)._replace(body=None, secrets=Secrets, judged={})
         return self._replace(body=None, prepared=Prepared(outgoing._replace(body=None), intent))
 
     def _target(self, veil: Veil) -> bytes:

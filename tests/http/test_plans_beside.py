@@ -1,16 +1,21 @@
-"""What else must be as on the long way: where a body is named, and what is told of one that is no call."""
+"""What else must be as on the long way: where a body is named, what is told of one that is no call, and that
+none stays behind."""
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
 
 from proxy.core import canonical
 from proxy.core.canonical import Body
 from proxy.front.naming import NAMED_INLINE
-from tests.http.planned import compared, ended_alike, pair, post
+from proxy.front.plans import Plan
+from tests.http.planned import compared, ended_alike, pair, planning, post
 from tests.http.test_plans_wire import refuses_bodies_with
 
 
@@ -47,3 +52,31 @@ async def test_what_is_told_of_a_body_that_is_no_call_is_what_the_long_way_tells
         await compared(both, *(post(b'{"a":"%b"}' % word) for word in (b"ok", b"OK", b"no")))
         await ended_alike(both)
     assert both.planned.lines() == both.long.lines()
+
+
+async def test_of_the_bodies_none_stays_behind(tmp_path: Path, by_plan: list[bytes]) -> None:
+    """A plan lasts as long as its head is remembered; what was said behind it is for the record only."""
+    async with planning(tmp_path) as there:
+        bodies = [b'{"said":"%b"}' % (word * 1000) for word in (b"a", b"b", b"c")]
+        for body in bodies:
+            await there.told(post(body))
+        assert by_plan == bodies[1:]
+        by_plan.clear()
+        plan = there.plan_of(post(bodies[0]))
+        assert isinstance(plan, Plan)
+        kept = [held for held in _held_by(plan) if isinstance(held, bytes)]
+        assert b"application/json" in kept
+        assert [held for held in kept if any(word * 1000 in held for word in (b"a", b"b", b"c"))] == []
+
+
+def _held_by(first: object) -> Iterator[object]:
+    """All that stays for as long as it does, but for what is there anyway."""
+    seen, left = {id(first)}, [first]
+    while left:
+        held = left.pop()
+        yield held
+        inner = [held.__closure__] if isinstance(held, FunctionType) else gc.get_referents(held)
+        for each in inner:
+            if id(each) not in seen and not isinstance(each, type | ModuleType):
+                seen.add(id(each))
+                left.append(each)

@@ -3,6 +3,7 @@
 A request flows downward through these files:
 
     front/         what arrives: connections, addresses, requests read and named, replies written
+                   (plans.py: what a head decides, once for all that have the same)
     core/          what is decided: matching, canonical, identity, decide, intent, outcome, runs (pure)
     asking.py      what the front hands to the exchange, and what it gets back
     exchange.py    what becomes of a call that is asked for: replayed, joined, held, or sent

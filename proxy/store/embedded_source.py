@@ -35,6 +35,7 @@ from proxy.store.base import BlobLost, BlobRef
 from proxy.store.blobs import Blobs
 from proxy.store.database import FILE_NAME, Database, Patience, close_quietly, unavailable
 from proxy.store.schema import KNOWN_VERSION, refuse_newer
+from proxy.store.statements import TOTAL
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ _TOTALS = {
         "SELECT (SELECT count(*) FROM calls INDEXED BY calls_request_blob WHERE request_blob <> '') "
         "+ (SELECT count(*) FROM calls INDEXED BY calls_answer_blob WHERE answer_blob <> '')"
     ),
-    Kind.CALLS: "SELECT sum(n) FROM counts",
+    Kind.CALLS: TOTAL,
 }
 _CALL_SIZES = (
     "SELECT id, length(request) + coalesce(length(answer_head), 0) + coalesce(length(answer_body), 0) "

@@ -50,8 +50,8 @@ def _holes(number: int) -> str:
 _SET = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 _UNSET = "DELETE FROM meta WHERE name = ?"
 _PUT_CALL = (
-    f"INSERT INTO calls (pulse, {listed(CALL.names)}) VALUES ({_holes(1 + len(CALL.names))}) "  # noqa: S608
-    "ON CONFLICT (key) DO NOTHING"
+    f"INSERT INTO calls (pulse, {listed(CALL.names)}) SELECT {_holes(1 + len(CALL.names))} "  # noqa: S608
+    "WHERE NOT EXISTS (SELECT 1 FROM calls WHERE key = ?)"
 )
 _PUT_LINE = f"INSERT INTO events (call, n, {listed(ENTRY.names)}) VALUES ({_holes(2 + len(ENTRY.names))})"  # noqa: S608
 _PUT_MARK = "INSERT INTO marks (key, replays, last_at) VALUES (?, ?, ?)"
@@ -114,7 +114,7 @@ class EmbeddedTarget(EmbeddedSource):
         return Written(len(dumps) - len(present), present)
 
     def _put_call(self, dump: CallDump) -> CallDump | None:
-        self._connection.execute(_PUT_CALL, (dump.pulse, *dump.row))
+        self._connection.execute(_PUT_CALL, (dump.pulse, *dump.row, dump.key))
         if not self._connection.changes():
             return self._call(self.one(CALL_ID, dump.key))
         id_ = self._connection.last_insert_rowid()

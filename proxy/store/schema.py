@@ -219,8 +219,23 @@ CREATE INDEX calls_expiring ON calls (expires_at)
   WHERE (state = 'done' OR state = 'released' OR state = 'denied') AND expires_at IS NOT NULL;
 """
 
+_VERSION_8 = """
+-- How many calls there are, without writing it down for each: ids are given one after another and never
+-- twice, so it is the last of them less those that name no call any more. And in all states but `done` there
+-- are few, which their indexes count. Triggers on a write, whatever they do, make SQLite keep a copy of what
+-- stood there before: those that counted took a seventh of the time of a call's statements.
+DROP TRIGGER count_new;
+DROP TRIGGER count_moved;
+DROP TRIGGER count_gone;
+DROP TABLE counts;
+CREATE TABLE vacant (n INTEGER NOT NULL) STRICT; -- ids that name no call any more
+INSERT INTO vacant
+  SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'calls'), 0) - (SELECT count(*) FROM calls);
+CREATE TRIGGER call_gone AFTER DELETE ON calls BEGIN UPDATE vacant SET n = n + 1; END;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
-    _VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7,
+    _VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7, _VERSION_8,
 )  # fmt: skip
 KNOWN_VERSION = len(MIGRATIONS)
 

@@ -5,7 +5,7 @@ The texts are constant, so that SQLite's prepared form is found again. Nothing h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -29,7 +29,8 @@ MOST_BYTES = 4 * 1024 * 1024
 BEYOND = 2**63 - 1  # above every id that SQLite gives
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
-INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES}) ON CONFLICT (key) DO NOTHING"  # noqa: S608
+# Without ON CONFLICT: what is not written takes no id, and ids are counted.
+INSERT = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_HOLES})"  # noqa: S608
 # The guard: one more parameter, the version that the caller saw, of the row that it saw.
 UPDATE = (
     f"UPDATE calls SET {_ASSIGNMENTS} "  # noqa: S608
@@ -91,7 +92,13 @@ LIVE_CALLS = (
     "SELECT count(*) FROM calls WHERE upstream = ?1 AND rule = ?2 "
     "AND (expires_at IS NULL OR expires_at > ?3 OR state IN ('pending', 'in_doubt'))"
 )
-COUNTS = "SELECT state, n FROM counts"
+# By their indexes, and all of them together: what is in none of these is done.
+COUNTS: dict[State, str] = {
+    state: f"SELECT count(*) FROM calls {among}"  # noqa: S608
+    for state, among in _AMONG.items()
+    if state is not State.DONE
+}
+TOTAL = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'calls'), 0) - (SELECT n FROM vacant)"
 OLDEST_QUESTION = f"SELECT min(created_at) FROM calls {_AMONG[State.AWAITING_APPROVAL]}"  # noqa: S608
 OLDEST_DOUBT = "SELECT min(doubt_since) FROM calls INDEXED BY calls_in_doubt WHERE state = 'in_doubt'"
 # Kept with the call: a mark that comes when the call has been collected has no place.
@@ -166,8 +173,7 @@ def swap(
             return Swap(False, exceeded=exceeded)
     execute = connection.cursor().execute  # one for both: the connection's own makes one each time
     if expected == 0:
-        execute(INSERT, row)
-        won = bool(connection.changes())
+        won = _inserted(execute, row)
         if won:
             execute(BEGIN_HISTORY, (connection.last_insert_rowid(), *entry))
     else:
@@ -180,6 +186,17 @@ def swap(
     if charge is not None:
         spending.apply(connection, charge)
     return Swap(True)
+
+
+def _inserted(execute: Callable[..., object], row: Row) -> bool:
+    """False: the key stands there already, and nothing was changed."""
+    try:
+        execute(INSERT, row)
+    except apsw.ConstraintError as error:
+        if getattr(error, "extendedresult", 0) != apsw.SQLITE_CONSTRAINT_UNIQUE:
+            raise
+        return False
+    return True
 
 
 def _would_win(connection: apsw.Connection, row: Row, expected: int) -> bool:
@@ -309,8 +326,11 @@ def differing(connection: apsw.Connection, watched: str) -> list[tuple[bytes, in
 
 
 def figures(connection: apsw.Connection) -> Figures:
+    with connection:  # one view of all: they are told from each other
+        by_state = {state: one(connection, text, ()) for state, text in COUNTS.items()}
+        by_state[State.DONE] = one(connection, TOTAL, ()) - sum(by_state.values())
     return Figures(
-        by_state={State(state): n for state, n in connection.execute(COUNTS)},
+        by_state=by_state,
         oldest_doubt_at=one(connection, OLDEST_DOUBT, ()),
         oldest_question_at=one(connection, OLDEST_QUESTION, ()),
         database_bytes=connection.pragma("page_count") * connection.pragma("page_size"),

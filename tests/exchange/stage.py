@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
@@ -132,13 +132,20 @@ def lost(*parts: bytes, status: int | None = None, timed_out: bool = False, afte
     return step
 
 
+class AllOfIt(NamedTuple):
+    """A head and all of its body."""
+
+    status: int
+    body: bytes
+
+
 class Talk:
     """A step under the test's control: it waits to be told each part and the result."""
 
     def __init__(self) -> None:
         self.sent = asyncio.Event()
         self.cancelled = False
-        self._said: asyncio.Queue[Result | tuple[int, Headers] | tuple[int, bytes] | bytes] = asyncio.Queue()
+        self._said: asyncio.Queue[Result | AllOfIt | tuple[int, Headers] | bytes] = asyncio.Queue()
 
     async def __call__(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Result:
         if not may_send():
@@ -149,7 +156,7 @@ class Talk:
                 match await self._said.get():
                     case bytes() as part:
                         await sink.data(part)
-                    case (int() as status, bytes() as body):
+                    case AllOfIt(status, body):
                         return await answered(sink, status, body)
                     case (int() as status, headers):
                         sink.head(status, headers)
@@ -170,7 +177,7 @@ class Talk:
         self._said.put_nowait(result)
 
     def answer(self, status: int = 200, body: bytes = b"the answer") -> None:
-        self._said.put_nowait((status, body))
+        self._said.put_nowait(AllOfIt(status, body))
 
 
 @dataclass(frozen=True)

@@ -443,6 +443,8 @@ class StoreContract:
         await store.swap(*calls.lose(made[1][0], at=calls.NOW + 7), expected=1)
         await other.swap(*calls.lose(made[2][0], at=calls.NOW + 5), expected=1)
         await store.swap(*calls.settle(made[0][0]), expected=1)  # loses
+        for call, entry in made:
+            assert not (await other.swap(call, entry, expected=0)).won  # nor do these count
         census = await store.census()
         expected = {State.PENDING: 2, State.DONE: 1, State.IN_DOUBT: 2}
         assert census.by_state == dict.fromkeys(State, 0) | expected

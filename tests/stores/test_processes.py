@@ -19,6 +19,7 @@ from proxy import faults
 from proxy.answers import Answers
 from proxy.core.intent import Call, State
 from proxy.observe import Deaf
+from proxy.store import statements
 from proxy.store.codec import Codec
 from proxy.store.database import FILE_NAME
 from proxy.store.embedded import EmbeddedStore
@@ -265,7 +266,7 @@ async def test_a_process_killed_while_it_collects_leaves_everything_or_nothing(
 
 
 def figures(tmp_path: Path) -> list[int]:
-    """Calls, the sum of the counts, lines of history, calls that these belong to, marks: on the disk."""
+    """Calls, how many are said to be there, lines of history, calls that these belong to, marks."""
     connection = apsw.Connection(str(tmp_path / "state" / FILE_NAME))
     try:
         assert connection.pragma("integrity_check") == "ok"
@@ -273,7 +274,7 @@ def figures(tmp_path: Path) -> list[int]:
             number
             for question in (
                 "SELECT count(*) FROM calls",
-                "SELECT sum(n) FROM counts",
+                statements.TOTAL,
                 "SELECT count(*) FROM events",
                 "SELECT count(DISTINCT call) FROM events JOIN calls ON calls.id = call",
                 "SELECT count(*) FROM marks",

@@ -9,7 +9,7 @@ from proxy.core import budget
 from proxy.core.budget import Charge
 from proxy.core.clauses import UpstreamKey
 from proxy.core.doubt import place_of
-from proxy.core.intent import Call, State
+from proxy.core.intent import Call, State, begun
 from proxy.core.terms import Terms
 from proxy.intended import Intent
 from proxy.keys import mint
@@ -53,7 +53,7 @@ class Drafts:
             else:
                 inline = body.whole()
         place = intent.place
-        return Call(
+        return begun(
             run="" if place is None else place.run,
             attempt="" if place is None else place.attempt,
             in_run=None if place is None else place.in_run,

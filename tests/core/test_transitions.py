@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import FrozenInstanceError, fields
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +25,15 @@ from proxy.core.intent import (
     Place,
     State,
     advance,
+    begun,
+    evolve,
     next_state,
 )
 from proxy.core.run_record import InRun
 from proxy.core.terms import Terms
 from tests.counts import count
+
+NAMES = [field.name for field in fields(Call)]
 
 # The picture of the design, line by line: from, event, to.
 PICTURE: list[tuple[State | None, Event, State]] = [
@@ -118,9 +124,29 @@ def test_every_state_is_open_settled_or_waiting_for_a_person() -> None:
 def test_a_record_refuses_nonsense(changes: dict[str, object]) -> None:
     """Done without an answer, doubt without a reason, an open call that expires, a pending one of nobody."""
     good = fresh()
-    fields = {name: getattr(good, name) for name in Call.__slots__} | changes
-    with pytest.raises(ValueError):
-        Call(**fields)
+    fields = {name: getattr(good, name) for name in NAMES} | changes
+    for make in (Call, begun, partial(evolve, good)):
+        with pytest.raises(ValueError):
+            make(**fields)
+    with pytest.raises(FrozenInstanceError):
+        good.version = 2  # type: ignore[misc]
+
+
+def test_a_record_is_made_of_its_fields_and_of_nothing_else() -> None:
+    """By whichever way; what is left out has its default, where there is one."""
+    good = fresh()
+    fields = {name: getattr(good, name) for name in NAMES}
+    for made in (begun(**fields), evolve(good), evolve(evolve(good, version=7), version=good.version)):
+        assert (made, hash(made), repr(made)) == (Call(**fields), hash(good), repr(good))
+    few = {name: fields[name] for name in NAMES if name not in ("seq", "answer", "terms")}
+    assert begun(**few) == Call(**few)
+    for make in (Call, begun):
+        with pytest.raises(TypeError):
+            make(**{name: value for name, value in fields.items() if name != "owner"})
+        with pytest.raises(TypeError):
+            make(**fields, colour="blue")
+    with pytest.raises(TypeError, match="colour"):
+        evolve(good, colour="blue")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +207,7 @@ def test_with_an_unresolved_send_nothing_happened_leads_back_to_doubt(event: Eve
 def test_who_may_settle_what(state: State, event: Event, mine: bool) -> None:
     """The owner by its fence; what is in doubt, released or waiting only an answer still moves."""
     present = fresh()
-    fields = {name: getattr(present, name) for name in Call.__slots__} | {
+    fields = {name: getattr(present, name) for name in NAMES} | {
         "state": state,
         "fence": 5,
         "answer": answer(),

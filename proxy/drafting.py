@@ -34,25 +34,28 @@ class Drafts:
         self._mint = mint
 
     async def charge(self, intent: Intent) -> Charge | None:
-        """What the claim reserves; None: its rule has no budget, or another call is charged for it."""
+        """What the claim of a rule with a budget reserves; None: another call is charged for it."""
         rule = intent.rule
-        if rule.budget is None or intent.free:
+        if intent.free:
             return None
         run = intent.payer if intent.place is None else intent.place.run
         account = budget.account_of(rule, tenant=intent.tenant, run=run, upstream=intent.upstream)
         spent = await self._store.spent(account) if budget.needs_history(rule) else ()
         return budget.reservation(rule, account, self._clock.now(), spent)
 
-    async def fresh(self, intent: Intent, charge: Charge | None = None) -> Call:
-        now = self._clock.now()
-        blob, inline = "", b""
+    async def blob(self, intent: Intent) -> str:
+        """Where its body lies, durable: for one that lies apart from the row."""
+        assert intent.recorded_body is not None
+        return (await self._store.put_blob(intent.recorded_body.chunks())).digest
+
+    def is_long(self, intent: Intent) -> bool:
+        """Whether its body lies apart from the row."""
         body = intent.recorded_body
-        if body is not None:
-            if body.size > self._inline_body:
-                blob = (await self._store.put_blob(body.chunks())).digest
-            else:
-                inline = body.whole()
-        place = intent.place
+        return body is not None and body.size > self._inline_body
+
+    def fresh(self, intent: Intent, blob: str, charge: Charge | None = None) -> Call:
+        now, place, body = self._clock.now(), intent.place, intent.recorded_body
+        inline = b"" if blob or body is None else body.whole()
         return begun(
             run="" if place is None else place.run,
             attempt="" if place is None else place.attempt,

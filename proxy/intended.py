@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from proxy.core.approval import for_occurrence
@@ -92,5 +91,5 @@ class Intent(NamedTuple):
             body=veiled.body,
             arguments=veiled.arguments,
             redacted=True,
-            whole=replace(whole, arguments=b"") if veiled.keeps_whole else None,
+            whole=whole._replace(arguments=b"") if veiled.keeps_whole else None,
         )

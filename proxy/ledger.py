@@ -129,11 +129,13 @@ class Ledger:
         charge: Charge | None = None
         try:
             if over is not None and over.state is State.IN_DOUBT:
-                fresh = await self._drafts.fresh(intent._replace(body=None))
+                fresh = self._drafts.fresh(intent._replace(body=None), "")
                 call, entry, expected = core.resend(fresh, over, actor=self._actor, now=fresh.created_at)
             else:
-                charge = await self._drafts.charge(intent)
-                fresh = await self._drafts.fresh(intent, charge)
+                if intent.rule.budget is not None:
+                    charge = await self._drafts.charge(intent)
+                blob = await self._drafts.blob(intent) if self._drafts.is_long(intent) else ""
+                fresh = self._drafts.fresh(intent, blob, charge)
                 call, entry, expected = core.claim(fresh, over, actor=self._actor, now=fresh.created_at)
             place = intent.place
             served = None if place is None else place.serving(call.tenant, call.key, call.fence)
@@ -154,7 +156,8 @@ class Ledger:
         """Whether it waits for a person now; False: somebody else was first, look again. Nothing is sent."""
         approval = intent.rule.approval
         assert approval is not None  # else nobody would have to permit it
-        fresh = await self._drafts.fresh(intent)
+        blob = await self._drafts.blob(intent) if self._drafts.is_long(intent) else ""
+        fresh = self._drafts.fresh(intent, blob)
         call, entry, expected = asking.ask_person(
             fresh,
             over,

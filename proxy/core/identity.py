@@ -157,7 +157,9 @@ _known_principal = lru_cache(maxsize=MANY_HEADS)(principal)
 def key_in_body(body: Body, implied: Implied) -> bytes:
     """What the client put where the upstream takes a key; empty where there is none, or where something is
     missing beside it that makes it one."""
-    read = _json_object(body) if implied.client_field else None
+    if not implied.client_field:
+        return b""
+    read = _json_object(body)
     if read is None or any(_member(read, name) != value for name, value in implied.client_beside):
         return b""
     return _as_key(_member(read, implied.client_field))
@@ -166,7 +168,9 @@ def key_in_body(body: Body, implied: Implied) -> bytes:
 def left_out(body: Body, key: KeyRecipe) -> tuple[str, ...]:
     """The arguments that do not count: what could be a key is none, where the upstream takes one."""
     field = key.implied.client_field
-    read = _json_object(body) if field else None
+    if not field:
+        return key.exclude
+    read = _json_object(body)
     if read is None or not _as_key(_member(read, field)):
         return key.exclude
     return (*key.exclude, f"body.{field}")
@@ -254,11 +258,13 @@ def naming(asked: Asked, rule: Rule, secret: bytes) -> Callable[[Body], Identity
     )
     who = _known_principal(found.credentials, secret) if include_principal else b""
     before, after = (*operation, b"arguments"), (b"principal", who)
+    in_run, in_body = bool(asked.run), bool(key.implied.client_field)
+    by_head = None if in_body else client_key(found.client_keys, Body(), rule, in_run=in_run)
 
     def name(body: Body) -> Identity:
         arguments = _arguments(asked, body, key, key.normalize)
         whole = frame((*before, arguments, *after))
-        chosen = client_key(found.client_keys, body, rule, in_run=bool(asked.run))
+        chosen = client_key(found.client_keys, body, rule, in_run=in_run) if in_body else by_head
         if chosen is None:
             return Identity(_row_name(whole), _proof(whole, secret), b"", arguments)
         by_client = frame((*operation, b"client-key", chosen))

@@ -19,7 +19,13 @@ from proxy.core.terms import Terms
 RECORD_VERSION = 1
 
 
-class State(StrEnum):
+class Word(StrEnum):
+    """Found in tables by its text: an enumeration's own hash is written in Python."""
+
+    __hash__ = str.__hash__
+
+
+class State(Word):
     PENDING = "pending"
     IN_DOUBT = "in_doubt"
     DONE = "done"
@@ -28,7 +34,7 @@ class State(StrEnum):
     DENIED = "denied"
 
 
-class Event(StrEnum):
+class Event(Word):
     CLAIM = "claim"  # somebody is about to send; durable before the first byte
     ANSWERED = "answered"  # a final answer, from the upstream, a probe or a person
     NOT_SENT = "not_sent"  # proven: no byte of the request left this machine
@@ -78,7 +84,7 @@ class IllegalTransition(Exception):
     """A bug in semel: somebody asked for a change that the table does not know."""
 
 
-class Place(StrEnum):
+class Place(Word):
     """Where the body of an answer lies."""
 
     INLINE = "inline"  # in the row

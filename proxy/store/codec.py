@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 import xxhash
@@ -34,8 +33,7 @@ class DamagedRecord(Exception):
     """A stored value is not what was written, or was written by a newer semel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRequest:
+class StoredRequest(NamedTuple):
     """What a resend needs (credentials are not in it), and the arguments for people."""
 
     method: str
@@ -170,14 +168,14 @@ _NO_DOUBT = (None, None, None, None)
 def call_to_row(call: Call) -> Row:
     answer, doubt = call.answer, call.doubt
     told = _NO_ANSWER if answer is None else (
-        answer.status, answer.size, answer.recorded_at, answer.place.value, answer.blob, answer.why_nowhere
+        answer.status, answer.size, answer.recorded_at, str(answer.place), answer.blob, answer.why_nowhere
     )  # fmt: skip
     doubted = _NO_DOUBT if doubt is None else (
         doubt.since, doubt.reason, doubt.upstream_status, doubt.excerpt
     )  # fmt: skip
     return (
         call.key, call.fingerprint, call.named_by, call.tenant, call.run, call.attempt, call.seq,
-        call.occurrence, call.upstream, call.rule, call.tool, call.safe, call.state.value, call.version,
+        call.occurrence, call.upstream, call.rule, call.tool, call.safe, str(call.state), call.version,
         call.fence, call.owner, call.created_at, call.sent_at, call.settled_at, call.expires_at, call.sends,
         call.unresolved, call.request_blob, *told, *doubted, RECORD_VERSION, call.request,
         None if answer is None else answer.head, None if answer is None else answer.body, call.born,

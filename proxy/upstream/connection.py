@@ -11,7 +11,7 @@ import contextlib
 import math
 import select
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 from proxy.core.policy import Timeouts
@@ -103,12 +103,10 @@ class Connection(asyncio.Protocol):
         self.held = False
         self._active_at = self._clock()
 
-    async def changed(self) -> None:
+    def changed(self) -> Awaitable[None]:
+        """The next change."""
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def unwritten(self) -> int:
         return (
@@ -241,5 +239,6 @@ class Connection(asyncio.Protocol):
         return False
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from functools import partial
 
@@ -140,7 +141,8 @@ def test_a_record_is_made_of_its_fields_and_of_nothing_else() -> None:
         assert (made, hash(made), repr(made)) == (Call(**fields), hash(good), repr(good))
     few = {name: fields[name] for name in NAMES if name not in ("seq", "answer", "terms")}
     assert begun(**few) == Call(**few)
-    for make in (Call, begun):
+    makes: list[Callable[..., Call]] = [Call, begun]
+    for make in makes:
         with pytest.raises(TypeError):
             make(**{name: value for name, value in fields.items() if name != "owner"})
         with pytest.raises(TypeError):

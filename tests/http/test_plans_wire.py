@@ -9,7 +9,8 @@ import pytest
 
 from proxy.core import identity
 from proxy.core.canonical import Body
-from proxy.core.policy import Rule
+from proxy.core.identity import Asked
+from proxy.core.policy import KeyRecipe, Normalize
 from proxy.errors import BadRequest
 from proxy.front.connection import Connection
 from proxy.settings import Role, Token
@@ -74,14 +75,14 @@ async def test_however_it_is_cut_up_it_goes_by_its_plan(tmp_path: Path, by_plan:
 
 def refuses_bodies_with(word: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """No rule that may have a plan refuses a body by itself today, so naming is made to."""
-    real = identity.client_key
+    real = identity._arguments
 
-    def refusing(values: tuple[bytes, ...], body: Body, rule: Rule, *, in_run: bool) -> bytes | None:
+    def refusing(asked: Asked, body: Body, key: KeyRecipe, normalize: tuple[Normalize, ...]) -> bytes:
         if word in body.data:
             raise BadRequest("This is no call.")
-        return real(values, body, rule, in_run=in_run)
+        return real(asked, body, key, normalize)
 
-    monkeypatch.setattr(identity, "client_key", refusing)
+    monkeypatch.setattr(identity, "_arguments", refusing)
 
 
 async def test_a_body_that_is_no_call_is_refused_as_on_the_long_way(

@@ -176,7 +176,5 @@ class Carrier:
             flight.complete()
         seconds = self._clock.monotonic() - began
         flight.seconds += seconds
-        self._observer.sent(
-            Sent(upstream=labels.upstream, rule=labels.rule, code=result.code, seconds=seconds)
-        )
+        self._observer.sent(Sent(labels.upstream, labels.rule, result.code, seconds))
         return result

@@ -210,20 +210,20 @@ class Flights:
                 outgoing = await again(doubted, intent, outgoing, self._store, self._codec)
             faults.reach(Point.BEFORE_CLAIM)
             match await self._ledger.claim(intent, over):
-                case RaceLost():
-                    flight.refuse(Superseded())
-                case Uncertain(call, error):
-                    # In a run nothing goes out without a record, nor what a budget limits.
-                    passes = intent.safe and intent.place is None and intent.rule.budget is None
-                    flight.refuse(Unrecordable() if passes else error)
-                    if call is not None:
-                        await self._ledger.withdraw(call)
                 case Claimed(call):
                     faults.reach(Point.CLAIMED)
                     flight.claimed(call)
                     if outgoing.errand is not None:
                         outgoing.errand.claimed(call)
                     await self._carry_out(flight, intent, outgoing, call, source)
+                case RaceLost():
+                    flight.refuse(Superseded())
+                case Uncertain(claim, error):
+                    # In a run nothing goes out without a record, nor what a budget limits.
+                    passes = intent.safe and intent.place is None and intent.rule.budget is None
+                    flight.refuse(Unrecordable() if passes else error)
+                    if claim is not None:
+                        await self._ledger.withdraw(claim)
         except (StoreUnavailable, BudgetExceeded) as error:  # nothing is claimed
             flight.refuse(error)
         except Unrepeatable as error:

@@ -74,13 +74,7 @@ class Intent(NamedTuple):
 
     def stored(self, inline: bytes) -> StoredRequest:
         """What a resend needs; a large body is a blob instead."""
-        whole = StoredRequest(
-            method=self.method,
-            target=self.target,
-            headers=self.headers,
-            body=inline,
-            arguments=self.identity.arguments,
-        )
+        whole = StoredRequest(self.method, self.target, self.headers, inline, self.identity.arguments)
         veiled = self.veiled
         if veiled is None:
             return whole

@@ -81,8 +81,8 @@ class Spool:
 
     @classmethod
     def of(cls, data: bytes) -> Spool:
-        spool = cls(memory_limit=len(data))
-        spool.append(data)
+        spool = cls(len(data))
+        spool._first, spool.size = bytes(data), len(data)
         return spool
 
     def append(self, data: bytes) -> None:

@@ -203,7 +203,7 @@ def resend(fresh: Call, over: Call, *, actor: str, now: float) -> tuple[Call, En
 def _entry(event: Event, before: State | None, call: Call, *, at: float, actor: str, why: str) -> Entry:
     after = next_state(before, event)
     assert after is call.state
-    return Entry(at=at, actor=actor, event=event, before=before, after=after, why=why, fence=call.fence)
+    return Entry(at, actor, event, before, after, why, call.fence)
 
 
 class Settlement(NamedTuple):

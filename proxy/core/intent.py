@@ -219,7 +219,7 @@ def _of(values: dict[str, Any]) -> Call:
 
 def begun(**values: Any) -> Call:  # noqa: ANN401 (fields of Call)
     """A call with these fields, as `Call(...)`, in half of the time: every send does this."""
-    if not _WITHOUT <= values.keys():
+    if not values.keys() >= _WITHOUT:
         raise TypeError(f"a call has these, too: {sorted(_WITHOUT - values.keys())}")
     return _of({**_DEFAULTS, **values})
 
@@ -247,10 +247,8 @@ def advance(
 ) -> tuple[Call, Entry]:
     """The call after `event`, and the history line that goes with it."""
     after = next_state(call.state, event)
-    moved = evolve(call, state=after, version=call.version + 1, **changes)
-    return moved, Entry(
-        at=at, actor=actor, event=event, before=call.state, after=after, why=why, fence=moved.fence
-    )
+    moved = _of({**call.__dict__, **changes, "state": after, "version": call.version + 1})
+    return moved, Entry(at, actor, event, call.state, after, why, moved.fence)
 
 
 def is_live(call: Call, now: float) -> bool:

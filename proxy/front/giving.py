@@ -122,7 +122,7 @@ class Giver:
         self, live: Live, request: HttpRequest, incoming: Incoming, writer: ReplyWriter, tale: Tale
     ) -> Written:
         if live.whole is not None:
-            return self._at_once(live, live.whole, incoming, writer, tale)
+            return self.at_once(live, live.whole, writer, tale)
         try:
             capture, in_run = live.flight.capture, live.delivery is not None
             if live.flight.identity is not None:
@@ -145,9 +145,7 @@ class Giver:
             tale.cost_usd, tale.upstream_seconds = live.flight.cost_usd, live.flight.seconds
             live.leave()
 
-    def _at_once(
-        self, live: Live, whole: Whole, incoming: Incoming, writer: ReplyWriter, tale: Tale
-    ) -> Written:
+    def at_once(self, live: Live, whole: Whole, writer: ReplyWriter, tale: Tale) -> Written:
         """An answer that came in one piece, to who asked first: it is durable by now."""
         flight = live.flight
         try:

@@ -134,6 +134,8 @@ class Handler:
         tale.call = incoming.ask.identity.id
         reply = await self._exchange.ask(incoming.ask)
         assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
+        if isinstance(reply, Live) and reply.whole is not None:
+            return self._giver.at_once(reply, reply.whole, writer, tale)
         return await self._give(reply, request, incoming, plan.policies, writer, tale)
 
     async def _serve(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from proxy.asking import Ask, Boards
+from proxy.core.amended import amended
 from proxy.core.clauses import Wire
 from proxy.core.identity import Identity
 from proxy.core.matching import Match
@@ -38,6 +39,8 @@ from proxy.front.sending import Sending
 from proxy.front.turns import HttpRequest
 from proxy.spool import Spool
 
+_BODY = Sending._fields.index("body")
+
 
 class Plan(NamedTuple):
     """`sending` has no body yet. `labels`: what is told of each."""
@@ -53,7 +56,7 @@ class Plan(NamedTuple):
         """Raises BadRequest where the body is no call, as naming does."""
         _, upstream, match, name, sending, _ = self
         identity = name(body)
-        sending = sending._replace(body=Spool.of(body))
+        sending = amended(sending, (_BODY, Spool.of(body)))
         ask = Ask(identity, match.rule, False, False, sending, boards=boards)
         return Incoming(upstream, match, False, sending, ask)
 

@@ -20,6 +20,8 @@ _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
 
+_BODILESS = (204, 304)
+
 
 class Written:
     """What aiohttp gets back: a reply that is already on its way, so there is nothing left to prepare."""
@@ -88,9 +90,10 @@ class ReplyWriter:
         self._keep_alive = self._wants_more and not self._connection.is_last(self._request)
 
     def whole(self, status: int, headers: Headers, body: bytes) -> Written:
-        chunked = self._is_chunked(status, headers)
-        if self._has_no_body(status):
-            body = b""
+        if self._is_head or status in _BODILESS:
+            chunked, body = False, b""
+        else:
+            chunked = self._is_chunked(status, headers)
         reply = composed(status, headers, body, chunked=chunked, last=self._last())
         faults.reach(Point.REPLY_STARTED)
         self.known_stream = is_event_stream(headers)
@@ -134,13 +137,8 @@ class ReplyWriter:
         faults.reach(Point.REPLY_ENDED)
         return Written(status, self._connection, keep_alive=self._keep_alive, body_length=self.size)
 
-    def _has_no_body(self, status: int) -> bool:
-        return self._is_head or status in (204, 304)
-
     def _is_chunked(self, status: int, headers: Headers) -> bool:
-        if self._has_no_body(status):
-            return False
-        if tells_length(headers):
+        if self._is_head or status in _BODILESS or tells_length(headers):
             return False
         if not self._http11:
             self._keep_alive = False  # the end of the connection is the end of the body

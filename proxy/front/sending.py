@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from proxy.core.amended import amended
 from proxy.core.canonical import Body
 from proxy.core.clauses import OnDoubt, UpstreamKey
 from proxy.core.headers import MANY_HEADS, SEMEL_PREFIX, Headers, end_to_end
@@ -56,6 +57,9 @@ _SOUNDS_SECRET = re.compile(
 
 
 _NOTHING = nullcontext()
+# What differs between those that are prepared.
+_BODY_OUT = Outgoing._fields.index("body")
+_IDENTITY, _BODY_WRITTEN, _SECRETS = map(Intent._fields.index, ("identity", "body", "secrets"))
 _ADDRESSES = frozenset({b"referer", b"origin"})
 _OF_THE_BODY = frozenset(
     {b"content-encoding", b"content-length", b"content-md5", b"digest", b"content-digest"}
@@ -104,7 +108,7 @@ class Sending(NamedTuple):
         credential; nothing has been claimed by then."""
         upstream, address, body = self.upstream, self.address, self.body
         if self.prepared is not None:
-            return self.prepared.outgoing._replace(body=body)
+            return amended(self.prepared.outgoing, (_BODY_OUT, body))
         method, raw_path, said, message = self.method, address.raw_path, self.headers, self.message
         if self.errand is not None:
             self.errand.check()
@@ -136,7 +140,12 @@ class Sending(NamedTuple):
 
     def intent(self, identity: Identity, outgoing: Outgoing) -> Intent:
         if self.prepared is not None:
-            return self.prepared.intent._replace(identity=identity, body=self.body, secrets=self.secrets)
+            return amended(
+                self.prepared.intent,
+                (_IDENTITY, identity),
+                (_BODY_WRITTEN, self.body),
+                (_SECRETS, self.secrets),
+            )
         rule = self.match.rule
         always = veil_of(self.veiling.secret, self.tenant)
         target = self._target(always)

@@ -36,15 +36,15 @@ class Tale:
     def served(self, method: str, size: int, seconds: float) -> Served:
         return Served(
             *(self.labels or self._labels(method)),
-            status=self.status or ("refused" if self.waits_for is None else self.waits_for.how),
-            code=self.code,
-            call=self.call,
-            problem=self.problem,
-            seconds=seconds,
-            upstream_seconds=self.upstream_seconds,
-            size=size,
-            delivered=self.delivered,
-            cost_usd=self.cost_usd or 0.0,
+            self.status or ("refused" if self.waits_for is None else self.waits_for.how),
+            self.code,
+            self.call,
+            self.problem,
+            seconds,
+            self.upstream_seconds,
+            size,
+            self.delivered,
+            self.cost_usd or 0.0,
         )
 
     def _labels(self, method: str) -> Labels:

@@ -73,7 +73,7 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
             loop,
             premises.stamp,
             premises.runs_stamp,
-            self._watchers.row_changed,
+            self._watchers,
             batched,
         )
         self._stamp = premises.stamp

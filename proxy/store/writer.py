@@ -9,7 +9,7 @@ behind a hole in the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from proxy.store.codec import CALL_COLUMNS
 from proxy.store.database import OWN_FAULT, Database, Patience, close_quietly, unavailable
 from proxy.store.marks import Marks, ServedMarks
 from proxy.store.stamp import Stamp
+from proxy.store.watchers import Watchers
 from proxy.store.worker import Job, Outcome, Worker
 
 KEY, VERSION = CALL_COLUMNS.index("key"), CALL_COLUMNS.index("version")
@@ -55,7 +56,7 @@ class Writer(Worker):
         loop: asyncio.AbstractEventLoop,
         stamp: Stamp,
         runs_stamp: Stamp,
-        on_change: Callable[[bytes, int], None],
+        watchers: Watchers,
         batched: Batched,
     ) -> None:
         super().__init__("writer", loop)
@@ -66,7 +67,7 @@ class Writer(Worker):
         self._connection: apsw.Connection | None = connection
         self._stamp = stamp
         self._runs_stamp = runs_stamp
-        self._on_change = on_change
+        self._watchers = watchers
         self._batched = batched
         self._log_pages = 0
         self._checkpoints = Checkpoints(database, patience)
@@ -110,12 +111,14 @@ class Writer(Worker):
         super()._resolve(outcomes)
         if committed := sum(error is None for _, _, error in outcomes):
             self._batched(committed)
+        if not self._watchers:
+            return
         for (perform, args, _), result, _ in outcomes:
             if perform in SWAPS and result is not None and result.won:
-                self._on_change(args[0][KEY], args[0][VERSION])
+                self._watchers.row_changed(args[0][KEY], args[0][VERSION])
             elif isinstance(result, statements.Removed):
                 for key in result.keys:
-                    self._on_change(key, 0)  # no row
+                    self._watchers.row_changed(key, 0)  # no row
 
     # --- in the thread -------------------------------------------------------------------------------
 

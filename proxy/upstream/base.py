@@ -6,7 +6,7 @@ kernel. Everything else that is not a complete answer is `Lost`: doubt is the de
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -94,8 +94,9 @@ class Sink(Protocol):
         """May wait: reading from the upstream pauses meanwhile."""
 
 
-class WholeSink(ABC):
-    """A sink that would rather have an answer that came all at once in one piece."""
+class WholeSink:
+    """A sink that would rather have an answer that came all at once in one piece. No ABC: whether a sink is
+    one is asked for every call, and of those in Python."""
 
     @abstractmethod
     def wants(self, headers: Headers, size: int) -> bool:

@@ -20,6 +20,7 @@ from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.faults import Point
 from proxy.spool import Spool
+from proxy.upstream.answer import AnswerReader
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.reaching import OffLimits, Ways
@@ -87,7 +88,28 @@ class HttpUpstream:
             return NotSent("semel is shutting down")
         self._busy.add(connection)
         try:
-            return await _exchange(connection, out, head, sink, may_send, deadline)
+            answer = connection.begin(
+                head_only=out.method == "HEAD", timeouts=out.timeouts, deadline=deadline
+            )
+            first, rest = _split(head, out.body)
+            faults.reach(Point.BEFORE_FIRST_BYTE)
+            if not connection.is_open():
+                return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
+            if not may_send():
+                return NotSent(
+                    "it may not be sent any more: its claim was lost, or its key grew too old, meanwhile"
+                )
+            connection.write(first)
+            sent_all = rest is None and isinstance(sink, WholeSink) and not connection.unwritten()
+            if sent_all:  # mostly the next that happens is the whole answer
+                faults.reach(Point.REQUEST_SENT)
+                await connection.changed()
+                assert isinstance(sink, WholeSink)
+                if answer.complete and sink.wants(answer.headers, answer.pending):
+                    sink.take(answer.status, answer.headers, connection.take())
+                    connection.end(sent_all=True)
+                    return Answered(answer.status)
+            return await _exchange(connection, answer, out.body, rest, sink, sent_all=sent_all)
         except BaseException:
             connection.reusable = False
             raise
@@ -195,30 +217,15 @@ class HttpUpstream:
 
 async def _exchange(
     connection: Connection,
-    out: Outgoing,
-    head: bytes,
+    answer: AnswerReader,
+    body: Spool | None,
+    rest: Iterator[bytes] | None,
     sink: Sink,
-    may_send: Callable[[], bool],
-    deadline: float,
+    *,
+    sent_all: bool,
 ) -> Result:
     """Write, read, hand on: whatever is possible next, until the answer is complete or cannot be."""
-    answer = connection.begin(head_only=out.method == "HEAD", timeouts=out.timeouts, deadline=deadline)
-    first, rest = _split(head, out.body)
-    faults.reach(Point.BEFORE_FIRST_BYTE)
-    if not connection.is_open():
-        return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
-    if not may_send():
-        return NotSent("it may not be sent any more: its claim was lost, or its key grew too old, meanwhile")
-    connection.write(first)
-    headed = sent_all = begins = False
-    if rest is None and isinstance(sink, WholeSink) and not connection.unwritten():
-        sent_all = True
-        faults.reach(Point.REQUEST_SENT)
-        await connection.changed()
-        if answer.complete and sink.wants(answer.headers, answer.pending):
-            sink.take(answer.status, answer.headers, connection.take())
-            connection.end(sent_all=True)
-            return Answered(answer.status)
+    headed = begins = False
     while True:
         if rest is None and not sent_all and not connection.unwritten():
             sent_all = True
@@ -242,8 +249,8 @@ async def _exchange(
             break
         elif rest is not None and connection.writable and connection.is_open() and answer.status < 400:
             # An early refusal (413) stops the upload; an early 2xx only answers while it still reads.
-            assert out.body is not None
-            if not await _write_next(connection, rest, off_loop=out.body.on_disk):
+            assert body is not None
+            if not await _write_next(connection, rest, off_loop=body.on_disk):
                 rest = None
         else:
             await connection.changed()

@@ -74,6 +74,15 @@ def frame(parts: Sequence[bytes]) -> bytes:
     return _lengths(len(parts) + 1)(len(parts), *map(len, parts)) + b"".join(parts)
 
 
+def framed_around(before: Sequence[bytes], after: Sequence[bytes]) -> Callable[[bytes], bytes]:
+    """`frame((*before, middle, *after))` for one middle after the other."""
+    count = len(before) + 1 + len(after)
+    counted = _lengths(len(before) + 1)(count, *map(len, before))
+    more, length = _lengths(len(after))(*map(len, after)), _lengths(1)
+    first, last = b"".join(before), b"".join(after)
+    return lambda middle: b"".join((counted, length(len(middle)), more, first, middle, last))
+
+
 def _row_name(framed: bytes) -> bytes:
     return xxhash.xxh3_128_digest(framed)
 
@@ -257,13 +266,13 @@ def naming(asked: Asked, rule: Rule, secret: bytes) -> Callable[[Body], Identity
         key.credential is Credential.AUTO and not asked.run
     )
     who = _known_principal(found.credentials, secret) if include_principal else b""
-    before, after = (*operation, b"arguments"), (b"principal", who)
+    framed = framed_around((*operation, b"arguments"), (b"principal", who))
     in_run, in_body = bool(asked.run), bool(key.implied.client_field)
     by_head = None if in_body else client_key(found.client_keys, Body(), rule, in_run=in_run)
 
     def name(body: Body) -> Identity:
         arguments = _arguments(asked, body, key, key.normalize)
-        whole = frame((*before, arguments, *after))
+        whole = framed(arguments)
         chosen = client_key(found.client_keys, body, rule, in_run=in_run) if in_body else by_head
         if chosen is None:
             return Identity(_row_name(whole), _proof(whole, secret), b"", arguments)

@@ -8,7 +8,8 @@ the store (sealed.py): what that could not open comes up marked, and is damage h
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
@@ -127,7 +128,12 @@ def _pairs(parts: list[bytes], start: int) -> Headers:
 def _frame(parts: Sequence[bytes]) -> bytes:
     """The count, all lengths, all parts: one unpack gives every length when it is read."""
     count = len(parts)
-    return struct.pack(f">{count + 1}I", count, *map(len, parts)) + b"".join(parts)
+    return _lengths(count + 1)(count, *map(len, parts)) + b"".join(parts)
+
+
+@lru_cache(maxsize=256)
+def _lengths(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f">{count}I").pack
 
 
 def _unframe(payload: bytes, *, at_least: int) -> list[bytes]:

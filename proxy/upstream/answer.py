@@ -5,21 +5,37 @@ Strict: what could be read in two ways, or could not be handed on unaltered, is 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import httptools
 
 from proxy.core.headers import Headers, end_to_end
 
+_END_OF_HEAD = b"\r\n\r\n"
+# Heads up to this size are remembered, this many of them: half a megabyte at most, and mostly a tenth of it.
+REMEMBERED_SIZE, REMEMBERED = 2048, 256
 # 100, 102, 103: one per second for the default total timeout. More is an upstream that never answers.
 MAX_INTERIM = 600
 
 
+class Head(NamedTuple):
+    """What stands before a body of this length."""
+
+    status: int
+    headers: Headers
+    length: int
+
+
 class AnswerReader:
-    """One answer, out of httptools' callbacks. `problem` says why it can never become complete."""
+    """One answer, out of httptools' callbacks. `problem` says why it can never become complete.
+
+    `known`: heads of whole answers that came before, byte for byte; the same mean the same again."""
 
     __slots__ = (
         "_head_only",
         "_head_size",
         "_interim",
+        "_known",
         "_length",
         "_limit",
         "_parser",
@@ -36,7 +52,9 @@ class AnswerReader:
         "status",
     )
 
-    def __init__(self, *, head_only: bool, max_header_bytes: int) -> None:
+    def __init__(
+        self, *, head_only: bool, max_header_bytes: int, known: dict[bytes, Head] | None = None
+    ) -> None:
         self.status = 0  # of the final head, once it is there
         self.headers: Headers = ()
         self.parts: list[bytes] = []
@@ -53,13 +71,48 @@ class AnswerReader:
         self._length: bytes | None = None
         self._transfer: list[bytes] = []
         self._head_size = 0
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._known = None if head_only else known
+        self._parser: httptools.HttpResponseParser | None = None
 
     def feed(self, data: bytes) -> None:
-        parser = self._parser
-        if self.complete or parser is None:
+        if self.complete:
             self.reusable = False  # more than one answer to one request: whose is the next?
             return
+        if self._parser is None:
+            end = -1 if self._known is None else data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+            if self._takes_known(data, end):
+                return
+            self._parser = httptools.HttpResponseParser(self)
+            self._parse(data)
+            self._remember(data, end)
+        else:
+            self._parse(data)
+
+    def _takes_known(self, data: bytes, end: int) -> bool:
+        """Whether it is a whole answer with a head that came before."""
+        head = None if self._known is None else self._known.get(data[:end])
+        if head is None or len(data) != end + head.length:
+            return False
+        self.status, self.headers, length = head
+        if length:
+            self.parts.append(data[end:])
+            self.pending = length
+        self.complete = self.reusable = True
+        return True
+
+    def _remember(self, data: bytes, end: int) -> None:
+        """Nothing but a head and so many bytes, with another answer to follow on the connection."""
+        known = self._known
+        if known is None or not (self.reusable and self._length is not None and not self._interim):
+            return
+        if end <= REMEMBERED_SIZE and len(data) == end + self.pending and self.status not in (204, 304):
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[data[:end]] = Head(self.status, self.headers, self.pending)
+
+    def _parse(self, data: bytes) -> None:
+        parser = self._parser
+        assert parser is not None
         self._quiet += len(data)
         try:
             parser.feed_data(data)

@@ -20,7 +20,7 @@ from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.faults import Point
 from proxy.spool import Spool
-from proxy.upstream.answer import AnswerReader
+from proxy.upstream.answer import AnswerReader, Head
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.reaching import OffLimits, Ways
@@ -67,6 +67,7 @@ class HttpUpstream:
         self._ways = ways or Ways()
         self._ssl_context = ssl_context
         self._max_header_bytes = max_header_bytes
+        self._heads: dict[bytes, Head] = {}
         self._idle: dict[Origin, list[Connection]] = {}
         self._busy: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -167,7 +168,7 @@ class HttpUpstream:
 
     async def _connect(self, out: Outgoing) -> Connection:
         """DNS, TCP and TLS. Whatever is raised here is raised before a byte of a request was written."""
-        connection = Connection(asyncio.get_running_loop(), self._clock, self._max_header_bytes)
+        connection = Connection(asyncio.get_running_loop(), self._clock, self._max_header_bytes, self._heads)
         try:
             socket = await self._open(out.scheme, out.host, out.port, out.said, out.timeouts, connection)
         except BaseException:

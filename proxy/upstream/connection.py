@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from proxy.core.policy import Timeouts
-from proxy.upstream.answer import AnswerReader
+from proxy.upstream.answer import AnswerReader, Head
 
 # Above this much unread answer the socket is not read: a slow caller must not fill our memory.
 BACKLOG = 256 * 1024
@@ -25,11 +25,16 @@ class Connection(asyncio.Protocol):
     """The socket. Every change that `changed` may be waiting for ends in `_wake`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], max_header_bytes: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        max_header_bytes: int,
+        heads: dict[bytes, Head] | None = None,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._max_header_bytes = max_header_bytes
+        self._heads = heads  # of answers, by all connections
         self._transport: asyncio.Transport | None = None
         self._socket: asyncio.ReadTransport | None = None  # what reads it, below TLS
         self._answer: AnswerReader | None = None
@@ -65,7 +70,9 @@ class Connection(asyncio.Protocol):
         self._deadline = math.inf
 
     def begin(self, *, head_only: bool, timeouts: Timeouts, deadline: float) -> AnswerReader:
-        self._answer = AnswerReader(head_only=head_only, max_header_bytes=self._max_header_bytes)
+        self._answer = AnswerReader(
+            head_only=head_only, max_header_bytes=self._max_header_bytes, known=self._heads
+        )
         self._timeouts = timeouts
         self._deadline = deadline
         self._active_at = self._clock()

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.canonical import Body
-from proxy.core.identity import Asked, Identity, frame, identify, principal, sort_headers
+from proxy.core.identity import Asked, Identity, frame, framed_around, identify, principal, sort_headers
 from proxy.core.policy import ClientKey, Credential, Implied, KeyRecipe, Rule
 from proxy.errors import BadRequest
 from tests.counts import count
@@ -65,6 +65,17 @@ PARTS = st.lists(st.binary(max_size=12), max_size=6)
 def test_different_parts_never_give_equal_frames(one: list[bytes], other: list[bytes]) -> None:
     """Also when parts hold what looks like lengths."""
     assert (frame(one) == frame(other)) is (one == other)
+
+
+@settings(max_examples=count(500, 20_000), deadline=None)
+@given(PARTS, st.lists(st.binary(max_size=12), min_size=1, max_size=3), PARTS)
+def test_a_frame_around_one_part_after_the_other(
+    before: list[bytes], middles: list[bytes], after: list[bytes]
+) -> None:
+    """It is the frame of all of them."""
+    framed = framed_around(before, after)
+    for middle in middles:
+        assert framed(middle) == frame([*before, middle, *after])
 
 
 @settings(max_examples=count(500, 20_000), deadline=None)

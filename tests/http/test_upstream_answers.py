@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from proxy.core.policy import Timeouts
-from proxy.upstream.answer import MAX_INTERIM, AnswerReader
+from proxy.upstream.answer import MAX_INTERIM, REMEMBERED, REMEMBERED_SIZE, AnswerReader, Head
 from proxy.upstream.base import Answered, Lost
 from tests.origin import OK, READ_ALL, Close, Origin, Stall, answer, run_on
 from tests.proof.hostile.answers import REFUSED
@@ -112,8 +112,48 @@ def test_ambiguous_answers_are_lost(case: str) -> None:
     run_on("uvloop", scenario())
 
 
-def read(pieces: Iterable[bytes], *, limit: int = 65536) -> AnswerReader:
-    reader = AnswerReader(head_only=False, max_header_bytes=limit)
+REMEMBERED_OF = {"length", "empty", "no reason phrase", "1.0 kept", "redirect"}
+
+
+@pytest.mark.parametrize("case", COMPLETE_ANSWERS)
+def test_what_comes_again_is_read_again_as_it_was(case: str) -> None:
+    """Only heads of answers that were a head and so many bytes are remembered; and never for a HEAD."""
+    method, raw, status, body, reused = COMPLETE_ANSWERS[case]
+    known: dict[bytes, Head] = {}
+    first, again = (read([raw], known=known, head_only=method == "HEAD") for _ in range(2))
+    for reader in (first, again):
+        assert (reader.status, b"".join(reader.parts), reader.pending) == (status, body, len(body))
+        assert (reader.complete, reader.reusable, reader.headers) == (True, reused, first.headers)
+    assert bool(known) is (case in REMEMBERED_OF)
+    assert not read([raw], known=known, head_only=True).parts
+    for head in known:
+        assert read([head + b"xyz"], known=known).complete is (len(body) <= 3)
+        assert read([head + body + b"junk"], known=known).reusable is False
+        short = read([raw[:-1]], known=known)
+        assert short.complete is False
+        short.feed(raw[-1:])
+        assert (short.complete, b"".join(short.parts)) == (True, body)
+
+
+def test_so_many_heads_are_remembered_and_none_that_is_long() -> None:
+    """Whatever an upstream says, there is an end to it."""
+    known: dict[bytes, Head] = {}
+    for n in range(3 * REMEMBERED):
+        assert read([answer(200, b"abc", (b"Date", b"%d" % n))], known=known).complete
+        assert len(known) <= REMEMBERED
+    before = len(known)
+    assert read([answer(200, b"abc", (b"X", b"y" * REMEMBERED_SIZE))], known=known).complete
+    assert len(known) == before
+
+
+def read(
+    pieces: Iterable[bytes],
+    *,
+    limit: int = 65536,
+    known: dict[bytes, Head] | None = None,
+    head_only: bool = False,
+) -> AnswerReader:
+    reader = AnswerReader(head_only=head_only, max_header_bytes=limit, known=known)
     for piece in pieces:
         reader.feed(piece)
     return reader

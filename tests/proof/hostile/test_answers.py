@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.upstream.answer import AnswerReader
+from proxy.upstream.answer import AnswerReader, Head
 from tests.counts import SOAK, count
 from tests.inside import Answer, call, until
 from tests.origin import READ_ALL, Close, Wait
@@ -140,9 +140,24 @@ def test_an_answer_is_read_alike_however_it_is_cut() -> None:
             assert _read(cut) == expected, (name, cut)
 
 
-def _read(parts: list[bytes]) -> tuple[bool, bytes, bool]:
+def test_an_answer_is_read_alike_whatever_came_before_it() -> None:
+    """Heads that were remembered change nothing: neither of the same answer, nor of any other."""
+    dice, known = seeded(), dict[bytes, Head]()
+    for _ in range(count(test=5, soak=500)):
+        for name in dice.sample(list(ANSWERS), len(ANSWERS)):
+            hostile = ANSWERS[name]
+            expected = _read([hostile.raw])
+            assert _read([hostile.raw], known) == expected, name
+            for end in (b"x", hostile.raw[-30:]):
+                assert _read([hostile.raw + end], known) == _read([hostile.raw + end]), name
+            for cut in (pieces(hostile.raw, dice, 4), [hostile.raw[:-1]]):
+                assert _read(cut, known) == _read(cut), (name, cut)
+    assert known
+
+
+def _read(parts: list[bytes], known: dict[bytes, Head] | None = None) -> tuple[bool, bytes, bool]:
     """Whether it is one, its body, and whether the connection is good for another."""
-    reader = AnswerReader(head_only=False, max_header_bytes=64 * 1024)
+    reader = AnswerReader(head_only=False, max_header_bytes=64 * 1024, known=known)
     for part in parts:
         if reader.problem:
             break

@@ -103,9 +103,9 @@ class AnswerReader:
     def _remember(self, data: bytes, end: int) -> None:
         """Nothing but a head and so many bytes, with another answer to follow on the connection."""
         known = self._known
-        if known is None or not (self.reusable and self._length is not None and not self._interim):
+        if known is None or not self.reusable or self._length is None:
             return
-        if end <= REMEMBERED_SIZE and len(data) == end + self.pending and self.status not in (204, 304):
+        if end <= REMEMBERED_SIZE and len(data) == end + self.pending:
             if len(known) >= REMEMBERED:
                 known.clear()
             known[data[:end]] = Head(self.status, self.headers, self.pending)

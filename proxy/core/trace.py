@@ -11,6 +11,7 @@ import re
 from proxy.core.headers import Headers
 
 HEADER = b"traceparent"
+_SIZE = len(HEADER)
 # Version, trace, parent, flags. Later versions may say more behind a dash; ff is none.
 _TRACEPARENT = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
@@ -19,6 +20,13 @@ _TRACEPARENT = re.compile(
 
 def trace_of(headers: Headers) -> str:
     """32 hex digits, or nothing; nothing too where there are several, since nobody knows which is meant."""
-    given = [value for name, value in headers if len(name) == len(HEADER) and name.lower() == HEADER]
-    found = _TRACEPARENT.fullmatch(given[0]) if len(given) == 1 else None
-    return "" if found is None or (found[2] and given[0][:2] == b"00") else found[1].decode()
+    given = None
+    for name, value in headers:
+        if len(name) == _SIZE and name.lower() == HEADER:
+            if given is not None:
+                return ""
+            given = value
+    found = None if given is None else _TRACEPARENT.fullmatch(given)
+    if given is None or found is None or (found[2] and given[:2] == b"00"):
+        return ""
+    return found[1].decode()

@@ -16,6 +16,7 @@ from aiohttp.http import HttpVersion11
 
 from proxy.admin import browsers
 from proxy.asking import Ask, Boards, unheard
+from proxy.core.amended import amended
 from proxy.core.clauses import Wire
 from proxy.core.headers import MANY_HEADS, Headers, without_nominated, without_session
 from proxy.core.matching import DEFAULT_PASS, Match
@@ -77,6 +78,10 @@ class Asked(NamedTuple):
 
 
 # Where it goes, by which rule, in which mode, as which tool; whether it is safe, its method, its trace.
+# What a run says of a request that is named.
+_UPSTREAM, _ORIGIN, _CANONICAL, _PIN, _PRESENT = map(
+    ToName._fields.index, ("upstream", "origin", "canonical", "pin", "present")
+)
 Labels: TypeAlias = tuple[str, str, str, str, bool, str, str]
 
 
@@ -103,7 +108,7 @@ class Incoming(NamedTuple):
         """What is told of it first: where it goes, by which rule, under which name."""
         rule, sending = self.match.rule, self.sending
         trace = trace_of(sending.headers)
-        return self.upstream.name, rule.name, rule.mode.value, sending.tool, self.safe, sending.method, trace
+        return self.upstream.name, rule.name, str(rule.mode), sending.tool, self.safe, sending.method, trace
 
 
 @lru_cache(maxsize=MANY_HEADS)
@@ -299,12 +304,13 @@ async def understand(
     if entered is not None:
         pinned, present = entered.pinned, upstream if upstream.guards else None
         upstream = pinned.upstream
-        request = request._replace(
-            upstream=upstream,
-            origin=entered.origin,
-            canonical=pinned.canonical,
-            pin=pinned.pin,
-            present=present,
+        request = amended(
+            request,
+            (_UPSTREAM, upstream),
+            (_ORIGIN, entered.origin),
+            (_CANONICAL, pinned.canonical),
+            (_PIN, pinned.pin),
+            (_PRESENT, present),
         )
     named = await namer.name(asked.policies, request)
     match, safe, identity, *_ = named

@@ -1,6 +1,6 @@
 """Random histories of the shipping code, one per seed: nothing that semel promises is broken in any of them.
 
-The counts are those of the proof: 2,000 histories in `make test`, 100,000 in `make soak`, a hundred to a test
+The counts are those of the proof: 2,000 histories in `make test`, 100,000 in `make soak`, five hundred to a test
 so that several processes share the work. A failure names its seed, and
 `python -m tests.proof.simulation --seed N` tells that history line by line.
 """
@@ -24,7 +24,7 @@ from tests.proof.simulation.planted import FOUND_BEFORE, PLANTED
 
 ROOT = Path(__file__).parents[3]
 SEEDS = count(2_000, 100_000)
-AT_A_TIME = count(100, 2_500)
+AT_A_TIME = count(500, 2_500)  # occasions come in bunches: of fewer histories they say little
 # Seeds in whose histories something did not hold once. Histories change with the simulation, so what was
 # found has tests of its own, and is put back to see that it would be found again.
 KEPT = (

@@ -77,11 +77,11 @@ class Asked(NamedTuple):
     message: Message | None = None  # of a tool of an MCP server: what goes out
 
 
-# Where it goes, by which rule, in which mode, as which tool; whether it is safe, its method, its trace.
 # What a run says of a request that is named.
 _UPSTREAM, _ORIGIN, _CANONICAL, _PIN, _PRESENT = map(
     ToName._fields.index, ("upstream", "origin", "canonical", "pin", "present")
 )
+# Where it goes, by which rule, in which mode, as which tool; whether it is safe, its method, its trace.
 Labels: TypeAlias = tuple[str, str, str, str, bool, str, str]
 
 

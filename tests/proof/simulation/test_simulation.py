@@ -1,7 +1,7 @@
 """Random histories of the shipping code, one per seed: nothing that semel promises is broken in any of them.
 
-The counts are those of the proof: 2,000 histories in `make test`, 100,000 in `make soak`, five hundred to a test
-so that several processes share the work. A failure names its seed, and
+The counts are those of the proof: 2,000 histories in `make test`, 100,000 in `make soak`, five hundred to
+a test so that several processes share the work. A failure names its seed, and
 `python -m tests.proof.simulation --seed N` tells that history line by line.
 """
 

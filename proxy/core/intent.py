@@ -203,7 +203,7 @@ class Entry(NamedTuple):
 
 _FIELDS = frozenset(field.name for field in fields(Call))
 _DEFAULTS = {field.name: field.default for field in fields(Call) if field.default is not MISSING}
-_WITHOUT = _FIELDS - _DEFAULTS.keys()
+_REQUIRED = _FIELDS - _DEFAULTS.keys()
 
 
 def _of(values: dict[str, Any]) -> Call:
@@ -219,8 +219,8 @@ def _of(values: dict[str, Any]) -> Call:
 
 def begun(**values: Any) -> Call:  # noqa: ANN401 (fields of Call)
     """A call with these fields, as `Call(...)`, in half of the time: every send does this."""
-    if not values.keys() >= _WITHOUT:
-        raise TypeError(f"a call has these, too: {sorted(_WITHOUT - values.keys())}")
+    if not values.keys() >= _REQUIRED:
+        raise TypeError(f"a call has these, too: {sorted(_REQUIRED - values.keys())}")
     return _of({**_DEFAULTS, **values})
 
 

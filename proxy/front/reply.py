@@ -20,8 +20,6 @@ _STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
 
-_BODILESS = (204, 304)
-
 
 class Written:
     """What aiohttp gets back: a reply that is already on its way, so there is nothing left to prepare."""
@@ -90,10 +88,10 @@ class ReplyWriter:
         self._keep_alive = self._wants_more and not self._connection.is_last(self._request)
 
     def whole(self, status: int, headers: Headers, body: bytes) -> Written:
-        if self._is_head or status in _BODILESS:
+        if self._has_no_body(status):
             chunked, body = False, b""
         else:
-            chunked = self._is_chunked(status, headers)
+            chunked = self._is_chunked(headers)
         reply = composed(status, headers, body, chunked=chunked, last=self._last())
         faults.reach(Point.REPLY_STARTED)
         self.known_stream = is_event_stream(headers)
@@ -108,7 +106,7 @@ class ReplyWriter:
         self, status: int, headers: Headers, parts: AsyncIterator[bytes], *, head_first: bool = False
     ) -> Written:
         """`head_first`: no part is here yet, and the caller need not wait for one to see the head."""
-        chunked = self._is_chunked(status, headers)
+        chunked = not self._has_no_body(status) and self._is_chunked(headers)
         self.known_stream = is_event_stream(headers)
         pending = _head(status, headers, chunked=chunked, last=self._last())
         faults.reach(Point.REPLY_STARTED)
@@ -137,8 +135,11 @@ class ReplyWriter:
         faults.reach(Point.REPLY_ENDED)
         return Written(status, self._connection, keep_alive=self._keep_alive, body_length=self.size)
 
-    def _is_chunked(self, status: int, headers: Headers) -> bool:
-        if self._is_head or status in _BODILESS or tells_length(headers):
+    def _has_no_body(self, status: int) -> bool:
+        return self._is_head or status in (204, 304)
+
+    def _is_chunked(self, headers: Headers) -> bool:
+        if tells_length(headers):
             return False
         if not self._http11:
             self._keep_alive = False  # the end of the connection is the end of the body

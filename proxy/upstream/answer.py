@@ -79,7 +79,7 @@ class AnswerReader:
             self.reusable = False  # more than one answer to one request: whose is the next?
             return
         if self._parser is None:
-            end = -1 if self._known is None else data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+            end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
             if self._takes_known(data, end):
                 return
             self._parser = httptools.HttpResponseParser(self)

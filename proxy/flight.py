@@ -38,6 +38,25 @@ class Flight(WholeSink):
     """`cancels`: stop when the last caller has left. `identity` is None for what is only passed through.
     `longest`: up to this length an answer may be taken whole; 0: always in parts."""
 
+    # What most flights never change: a value of the class costs a call nothing.
+    captured: Capture | None = None
+    callers = 0
+    stopped = False
+    task: asyncio.Task[None] | None = None
+    on_defect: Callable[[BaseException], None] | None = None
+    from_record = False  # the answer came from a shared record and not from the upstream
+    cost_usd: float | None = None  # known when it has landed
+    seconds = 0.0  # how long the upstream has had it, all sends together
+    renews: Call | None = None  # the call whose answer was too old, and is compared with this one
+    drifted = False  # the two differ
+    whole: Whole | None = None
+    stored: bool | None = None  # of a whole one, when it has landed: whether it was kept
+    _first: First | None = None
+    _begun: asyncio.Future[None] | None = None
+    _row: asyncio.Future[Call | None] | None = None
+    _sending = False
+    _may_be_out = False  # a byte of the request may have left
+
     def __init__(
         self,
         make_capture: Callable[[], Capture],
@@ -47,27 +66,10 @@ class Flight(WholeSink):
         longest: int = 0,
     ) -> None:
         self._make_capture = make_capture
-        self.captured: Capture | None = None
         self._longest = longest
         self.identity = identity
-        self.callers = 0
-        self.stopped = False
-        self.task: asyncio.Task[None] | None = None
-        self.on_defect: Callable[[BaseException], None] | None = None
-        self.from_record = False  # the answer came from a shared record and not from the upstream
-        self.cost_usd: float | None = None  # known when it has landed
-        self.seconds = 0.0  # how long the upstream has had it, all sends together
-        self.renews: Call | None = None  # the call whose answer was too old, and is compared with this one
-        self.drifted = False  # the two differ
-        self.whole: Whole | None = None
-        self.stored: bool | None = None  # of a whole one, when it has landed: whether it was kept
-        self._first: First | None = None
-        self._begun: asyncio.Future[None] | None = None
-        self._row: asyncio.Future[Call | None] | None = None
         self._cancels = cancels
-        self._sending = False
         self._owns: Callable[[], bool] = bool
-        self._may_be_out = False  # a byte of the request may have left
 
     # ---- the answer ----
 

@@ -17,7 +17,8 @@ LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Timed(NamedTuple):
-    """Seconds since the request was written: to the first byte of the answer's body, and to its last."""
+    """Seconds since the request began to be written: to the first byte of the answer's body, and to its last.
+    Not since it was written: whoever shares the client's core may have answered by then."""
 
     first: float
     last: float
@@ -46,8 +47,9 @@ class Client:
         self._socket.close()
 
     def ask(self, path: str, body: bytes) -> Timed:
-        self._socket.sendall(request(path, body))
+        asked = request(path, body)
         began = time.perf_counter()
+        self._socket.sendall(asked)
         data = b""
         while not has_begun(data):
             data += self._part()

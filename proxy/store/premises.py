@@ -33,6 +33,7 @@ OPENING = 120.0
 _OPEN_LOCK = "open.lock"
 # For the log, of whose pages each has some bytes before it. It is made where the disk has many times as much.
 ROOM, PLENTY = PAGES * (4096 + 24), 10
+ZEROS = bytes(1 << 20)
 # What may lie in a directory that is ours.
 _OURS = frozenset(
     {
@@ -121,9 +122,9 @@ def _empty_log(connection: apsw.Connection, patience: Patience) -> None:
 
 
 def _make_room(connection: apsw.Connection, database: Database) -> None:
-    """An empty log gets its usual length at once. While a file grows, each fsync writes down its length too
-    and takes half as long again. Nothing depends on it: where the disk has little room, that is left for what
-    needs it."""
+    """An empty log gets its usual length at once, in zeros that are written: while a file grows, or where its
+    room was only set aside, each fsync has to write down that too, and takes up to twice as long. Nothing
+    depends on it: where the disk has little room, that is left for what needs it."""
     if database.vfs is not None or not hasattr(os, "posix_fallocate"):
         return
     with contextlib.suppress(apsw.BusyError):
@@ -140,7 +141,10 @@ def _lengthen(log: int) -> None:
     if os.fstat(log).st_size or disk.f_bavail * disk.f_frsize < PLENTY * ROOM:
         return
     try:
-        os.posix_fallocate(log, 0, ROOM)
+        os.posix_fallocate(log, 0, ROOM)  # all of it or an error
+        for at in range(0, ROOM, len(ZEROS)):
+            os.pwrite(log, ZEROS[: ROOM - at], at)
+        os.fsync(log)  # else the first commit would have to wait for it
     except OSError:
         os.ftruncate(log, 0)  # a part of it may have been had, and would be all that there was
         raise

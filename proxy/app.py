@@ -20,6 +20,7 @@ from proxy.flying import Flights
 from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
 from proxy.front.door import Door
+from proxy.front.express import Express
 from proxy.front.figures import FiguresPage
 from proxy.front.forward import ForwardProxy
 from proxy.front.forwarded import OwnPlaces, unlisted
@@ -163,7 +164,14 @@ class App:
         lease = Lease(heartbeat=settings.owners.heartbeat, lasts=settings.owners.dead_after)
         network = RpcUpstream(network=upstream, clock=clock)
         workshop = Workshop(network=network, store=store, clock=clock, lease=lease)
-        works = put_together(store, limits=captures, observer=observer, upstream=workshop, asked=upstream)
+        works = put_together(
+            store,
+            limits=captures,
+            observer=observer,
+            upstream=workshop,
+            soon=upstream.send_soon,
+            asked=upstream,
+        )
         ledger, books = works.ledger, works.books
         unreadable: set[str] = set()  # rows that were told of
         recovered = await first_sweep(store, ledger, observer, unreadable, settings)
@@ -216,6 +224,7 @@ class App:
             books=books,
             shadow=shadow,
             tools=ToolDesk(workshop, reports),
+            capture_of=works.flights.capture_of,
             recall=recalls,
             policies=lambda: watch.current,
             veiling=Veiling(store.secret, settings.is_encrypted),
@@ -245,6 +254,9 @@ class App:
                 max_header_bytes=limits.headers,
             ),
         )
+        express = Express(
+            policies=lambda: watch.current, flights=works.flights, serve=handler, observer=observer
+        )
         listener = Listener(
             handler if spans is None else spans.around(handler),
             limits=ConnectionLimits(
@@ -252,6 +264,7 @@ class App:
             ),
             refused=handler.refused_before_request,
             recall=recalls,
+            express=express if spans is None else None,
         )
         listen = settings.listen
         server = await asyncio.get_running_loop().create_server(

@@ -6,7 +6,7 @@ its key. Everything else is for whoever asks again, or for a person.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from proxy import faults
@@ -58,25 +58,33 @@ class Carrier:
         self._observer = observer
         self._is_stopping = is_stopping
 
-    async def carry_once(self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call) -> Judgement:
-        """What has no upstream key: what is lost is lost."""
-        labels = Labels(intent.upstream, intent.rule.name)
-        result = await self.send(
-            flight, outgoing, labels, safe=intent.safe, may=partial(self._owns, call.owner)
-        )
+    async def carry_once(
+        self,
+        flight: Flight,
+        intent: Intent,
+        outgoing: Outgoing,
+        call: Call,
+        begun: Awaitable[Result] | None = None,
+    ) -> Judgement:
+        """What has no upstream key: what is lost is lost. `begun`: it is under way already."""
+        labels, may = Labels(intent.upstream, intent.rule.name), partial(self.owns, call.owner)
+        result = await self.send(flight, outgoing, labels, safe=intent.safe, may=may, begun=begun)
         faults.reach(Point.ANSWER_COMPLETE)
         return self._judge(result, flight, intent, call)
 
     def _judge(self, result: Result, flight: Flight, intent: Intent, call: Call) -> Judgement:
-        if flight.whole is not None:
-            status, judged = flight.whole.status, intent.judged
-            at_once = None if judged is None or call.unresolved else judged.get(status)
-            at_once = at_once or judge_by_status(status, intent.rule, call)
-            if at_once is not None:
-                if judged is not None:
-                    judged[status] = at_once
-                return at_once
-        return judge(result, flight.capture, intent.rule, call, self._clock.now())
+        at_once = None if flight.whole is None else self.judge_at_once(flight.whole.status, intent, call)
+        return at_once or judge(result, flight.capture, intent.rule, call, self._clock.now())
+
+    def judge_at_once(self, status: int, intent: Intent, call: Call) -> Judgement | None:
+        """The judgement of a whole answer, where nothing of it has to be read. Remembered for calls alike."""
+        judged = intent.judged
+        at_once = None if judged is None or call.unresolved else judged.get(status)
+        if at_once is None:
+            at_once = judge_by_status(status, intent.rule, call)
+            if at_once is not None and judged is not None:
+                judged[status] = at_once
+        return at_once
 
     async def carry(
         self, flight: Flight, intent: Intent, outgoing: Outgoing, call: Call
@@ -110,7 +118,7 @@ class Carrier:
         if judgement.settlement.doubt is None or judgement.mismatch:
             return False
         is_over = flight.handed_on or flight.stopped or self._is_stopping()
-        return not is_over and self._owns(call.owner)
+        return not is_over and self.owns(call.owner)
 
     async def _prepared(self, call: Call, rule: Rule, why: str, pause: float) -> bool:
         """Whether it may be sent again after a pause; the resend is in the history before."""
@@ -124,7 +132,7 @@ class Carrier:
             return False
         return not self._is_stopping()
 
-    def _owns(self, owner: str) -> bool:
+    def owns(self, owner: str) -> bool:
         """Also by its name: a process that was taken for dead goes on under another, but not with what it had
         claimed before."""
         return self._store.owner == owner and self._store.owns()
@@ -135,7 +143,7 @@ class Carrier:
         usable = not call.unresolved or isinstance(
             way_out(call, rule, now=self._clock.now(), mark=0.0), Resend
         )
-        return usable and self._owns(call.owner)
+        return usable and self.owns(call.owner)
 
     async def send_once(self, flight: Flight, outgoing: Outgoing, labels: Labels, tap: Tap) -> Result:
         """As if nobody stood between: what fails has failed, and `tap` hears all of it."""
@@ -145,7 +153,7 @@ class Carrier:
             result = await flight.interruptible(self.upstream, outgoing, heard, _unclaimed)
         finally:
             tap.ended(result)
-        return self._sent(flight, labels, result, began)
+        return self.sent(flight, labels, result, began)
 
     async def send(
         self,
@@ -155,10 +163,11 @@ class Carrier:
         *,
         safe: bool,
         may: Callable[[], bool] = _unclaimed,
+        begun: Awaitable[Result] | None = None,
     ) -> Result:
         """Once; again only where nothing was sent, or the call is safe and nobody has seen a part."""
-        began, sink = self._clock.monotonic(), flight.sink
-        result = await flight.interruptible(self.upstream, outgoing, sink, may)
+        began, sink = flight.under_way_since or self._clock.monotonic(), flight.sink
+        result = await flight.interruptible(self.upstream, outgoing, sink, may, begun)
         harmless = (isinstance(result, NotSent) and not result.for_good) or (
             isinstance(result, Lost) and safe and not flight.handed_on
         )
@@ -169,9 +178,9 @@ class Carrier:
             first, result = result, await flight.interruptible(self.upstream, outgoing, sink, may)
             if isinstance(first, Lost) and isinstance(result, NotSent):
                 result = first  # it was sent, that time: it counts, and may have cost something
-        return self._sent(flight, labels, result, began)
+        return self.sent(flight, labels, result, began)
 
-    def _sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:
+    def sent(self, flight: Flight, labels: Labels, result: Result, began: float) -> Result:
         if isinstance(result, Answered):
             flight.complete()
         seconds = self._clock.monotonic() - began

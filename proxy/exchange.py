@@ -38,13 +38,20 @@ class Exchange:
         self._flights = flights
         self._clock = clock
 
-    async def ask(self, ask: Ask) -> Reply:
+    async def ask(self, ask: Ask, boarded: Live | None = None) -> Reply:
+        """`boarded`: whoever asks has taken off already, and waits for that first."""
         patience = Patience.of(ask.rule, self._clock.monotonic())
-        unread = not self._flights.stopping and self._ledger.expects_nothing(ask.identity.key)
+        unread = boarded is not None or (
+            not self._flights.stopping and self._ledger.expects_nothing(ask.identity.key)
+        )
         has_flown = False
         while True:
             try:
-                reply = await self._ask_once(ask, patience, unread=unread, has_flown=has_flown)
+                if boarded is None:
+                    reply = await self._ask_once(ask, patience, unread=unread, has_flown=has_flown)
+                else:
+                    live, boarded = boarded, None
+                    return await self._flights.wait_for(live)
             except Superseded:
                 has_flown = has_flown or not unread  # a guess that was wrong is no turn in the air
                 unread = False

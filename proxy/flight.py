@@ -8,7 +8,7 @@ made when it is first asked for and knows then all that has come so far.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from proxy import faults
@@ -34,6 +34,14 @@ class First(Protocol):
     given: Reader | None
 
 
+class Waiter(Protocol):
+    """A future, or what is told like one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: None) -> None: ...
+
+
 class Flight(WholeSink):
     """`cancels`: stop when the last caller has left. `identity` is None for what is only passed through.
     `longest`: up to this length an answer may be taken whole; 0: always in parts."""
@@ -46,13 +54,14 @@ class Flight(WholeSink):
     on_defect: Callable[[BaseException], None] | None = None
     from_record = False  # the answer came from a shared record and not from the upstream
     cost_usd: float | None = None  # known when it has landed
+    under_way_since = 0.0  # when a send began that is awaited only now
     seconds = 0.0  # how long the upstream has had it, all sends together
     renews: Call | None = None  # the call whose answer was too old, and is compared with this one
     drifted = False  # the two differ
     whole: Whole | None = None
     stored: bool | None = None  # of a whole one, when it has landed: whether it was kept
     _first: First | None = None
-    _begun: asyncio.Future[None] | None = None
+    _begun: Waiter | None = None
     _row: asyncio.Future[Call | None] | None = None
     _sending = False
     _may_be_out = False  # a byte of the request may have left
@@ -144,17 +153,23 @@ class Flight(WholeSink):
     async def begun(self, first: First) -> None:
         """Until it has landed whole, or `first` was given a reader of its parts."""
         if self._longest and self.captured is None and self.stored is None:
-            self._first, self._begun = first, asyncio.get_running_loop().create_future()
+            landed = asyncio.get_running_loop().create_future()
+            self.tells(first, landed)
             try:
-                await self._begun
+                await landed
             finally:
-                self._first = self._begun = None
+                self._first = self._begun = None  # also when it leaves
         elif self.stored is None:
             first.given = self.capture.reader()
 
+    def tells(self, first: First, landed: Waiter) -> None:
+        """The same for who asked before anything has come, and does not await it."""
+        self._first, self._begun = first, landed
+
     def _wake(self) -> None:
-        if self._begun is not None and not self._begun.done():
-            self._begun.set_result(None)
+        begun, self._first, self._begun = self._begun, None, None  # what waits leads back to the flight
+        if begun is not None and not begun.done():
+            begun.set_result(None)
 
     def leave(self) -> None:
         self.callers -= 1
@@ -193,17 +208,23 @@ class Flight(WholeSink):
         return self._may_be_out
 
     async def interruptible(
-        self, upstream: UpstreamClient, out: Outgoing, sink: Sink, owns: Callable[[], bool]
+        self,
+        upstream: UpstreamClient,
+        out: Outgoing,
+        sink: Sink,
+        owns: Callable[[], bool],
+        begun: Awaitable[Result] | None = None,
     ) -> Result:
-        """Await the send, unless `stop` was or is called: then say what is known."""
-        too_late = self.stopped
-        if too_late:
-            return NotSent("stopped before anything was sent")
-        self._owns = owns
-        self._may_be_out = False
+        """Await the send, unless `stop` was or is called: then say what is known. `begun`: it is one that is
+        under way already."""
+        if begun is None:
+            if self.stopped:
+                return NotSent("stopped before anything was sent")
+            self._owns = owns
+            self._may_be_out = False
         self._sending = True
         try:
-            return await upstream.send(out, sink, self._may_send)
+            return await (upstream.send(out, sink, self._may_send) if begun is None else begun)
         except asyncio.CancelledError:
             if not self.stopped:
                 raise

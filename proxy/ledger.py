@@ -7,10 +7,9 @@ says whose it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from proxy.answers import Answers
+from proxy.claimed import Claimed, ClaimResult, RaceLost, Uncertain
 from proxy.clock import Clock
 from proxy.core import approval as asking
 from proxy.core import decide as core
@@ -26,6 +25,7 @@ from proxy.keys import mint
 from proxy.known_doubts import KnownDoubts
 from proxy.observe import RECOVERED, Observer
 from proxy.overspent import over_budget
+from proxy.plain_ledger import PlainLedger
 from proxy.store.base import Query, Store, Swap
 from proxy.store.codec import Codec
 from proxy.stream import Capture, Whole
@@ -38,27 +38,6 @@ NEW_IN_A_ROW = 8
 QUESTIONS = 500
 # Waiting for a store to come back: soon at first, then patiently.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class RaceLost:
-    """Somebody else claimed it first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Uncertain:
-    """The store failed while writing: the claim may stand or not. Nothing was sent."""
-
-    call: Call | None
-    error: StoreUnavailable
-
-
-ClaimResult: TypeAlias = Claimed | RaceLost | Uncertain
 
 
 class Ledger:
@@ -80,6 +59,9 @@ class Ledger:
         self.on_row: Callable[[Call], None] = lambda call: None  # hears of every row of a run it has written
         self.known_doubts = KnownDoubts(store, clock)
         self.answers = Answers(store=store, codec=codec, observer=observer, inline_body=inline_body)
+        self.plain = PlainLedger(
+            store=store, drafts=self._drafts, answers=self.answers, clock=clock, observer=observer
+        )
 
     @property
     def _actor(self) -> str:
@@ -93,10 +75,14 @@ class Ledger:
         self._new_in_a_row = 0 if call is not None else self._new_in_a_row + 1
         return call
 
+    def are_new(self) -> bool:
+        """Whether the calls of late were."""
+        return self._new_in_a_row >= NEW_IN_A_ROW
+
     def expects_nothing(self, key: bytes) -> bool:
         """Whether it is not worth looking before a claim: the calls before were all new, so this one is too,
         most likely. If not, the claim loses and the row is read then; a wrong guess costs time, no more."""
-        return self._new_in_a_row >= NEW_IN_A_ROW and not self.answers.is_at_hand(key)
+        return self.are_new() and not self.answers.is_at_hand(key)
 
     async def _swap(
         self,
@@ -141,16 +127,23 @@ class Ledger:
             served = None if place is None else place.serving(call.tenant, call.key, call.fence)
             swap = await self._swap(call, entry, expected=expected, served=served, charge=charge)
         except StoreUnavailable as error:
-            self._new_in_a_row = 0  # a store that cannot be written can perhaps be read
-            return Uncertain(call, error)
+            return self.uncertain(call, error)
         if swap.won:
             return Claimed(evolve(call, seq=swap.seq) if call.run else call)
         if charge is not None and swap.exceeded is not None:
             limit = used_up(charge, swap.exceeded)
             assert limit is not None  # by what the store held when it refused
             raise over_budget(charge.account, limit, self._clock.now())
+        return self.lost()
+
+    def lost(self) -> RaceLost:
+        """The next is looked at before it is claimed."""
         self._new_in_a_row = 0
         return RaceLost()
+
+    def uncertain(self, call: Call | None, error: StoreUnavailable) -> Uncertain:
+        self._new_in_a_row = 0  # a store that cannot be written can perhaps be read
+        return Uncertain(call, error)
 
     async def ask_person(self, intent: Intent, over: Call | None) -> bool:
         """Whether it waits for a person now; False: somebody else was first, look again. Nothing is sent."""

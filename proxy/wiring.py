@@ -17,7 +17,7 @@ from proxy.settings_values import Runs
 from proxy.store.base import Store
 from proxy.store.codec import Codec
 from proxy.stream import CaptureLimits
-from proxy.upstream.base import UpstreamClient
+from proxy.upstream.base import SendSoon, UpstreamClient
 
 
 class Works(NamedTuple):
@@ -37,13 +37,14 @@ def wire(
     clock: Clock,
     observer: Observer,
     upstream: UpstreamClient,
+    soon: SendSoon | None = None,
     asked: UpstreamClient,
     limits: CaptureLimits,
     inline_body: int,
     price: Price,
     runs: Runs,
 ) -> Works:
-    """`asked`: whom probes ask."""
+    """`soon`: the network, for what need not be awaited; `asked`: whom probes ask."""
     ledger = Ledger(store=store, codec=codec, clock=clock, observer=observer, inline_body=inline_body)
     flights = Flights(
         store=store,
@@ -54,6 +55,7 @@ def wire(
         limits=limits,
         codec=codec,
         price=price,
+        soon=soon,
     )
     doubts = Doubts(store=store, ledger=ledger, codec=codec, upstream=asked, clock=clock, observer=observer)
     exchange = Exchange(store=store, ledger=ledger, flights=flights, doubts=doubts, clock=clock)

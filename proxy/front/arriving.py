@@ -35,10 +35,16 @@ class Recalls(Protocol):
         """Whether `data` is a request that is known, and was answered by `write`."""
 
 
+class Express(Protocol):
+    def takes(self, whole: Whole, connection: Any) -> bool:  # noqa: ANN401 (it has all that is asked of it)
+        """Whether it sees to this request and its reply."""
+
+
 class Arrives(HandsOver):
     __slots__ = (
         "_behind_head",
         "_bodies",
+        "_express",
         "_from_first_byte",
         "_gathered",
         "_head_size",
@@ -60,11 +66,13 @@ class Arrives(HandsOver):
         limits: ConnectionLimits,
         whole: WholeReader,
         recall: Recalls | None,
+        express: Express | None,
         **settings: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(manager, serve, **settings)
         self.limits = limits
         self._whole = whole
+        self._express = express
         self._recall = recall  # None: what comes here means something else on another connection
         self.closing = False
         self._reading_head = True
@@ -101,7 +109,8 @@ class Arrives(HandsOver):
             read = self._whole.read(data)
             if isinstance(read, Whole):
                 self._head_watched, self._behind_head = True, len(read.body)
-                self.begin(read, b"" if recall is None else data)
+                if read.known is None or self._express is None or not self._express.takes(read, self):
+                    self.begin(read, b"" if recall is None else data)
                 return
             if isinstance(read, Incomplete) and len(data) + read.missing <= self.limits.headers:
                 if not gathering:

@@ -45,7 +45,10 @@ class Connection(Arrives):
         **settings: Any,  # noqa: ANN401 (aiohttp's)
     ) -> None:
         recall = listener.recall if inside is None else None
-        super().__init__(listener, listener.handler, listener.limits, listener.whole, recall, **settings)
+        express = listener.express if inside is None else None
+        super().__init__(
+            listener, listener.handler, listener.limits, listener.whole, recall, express, **settings
+        )
         self._listener = listener
         self.inside = inside  # what the CONNECT said that it came through
         self.tunnel: Tunnel | None = None  # what it has become
@@ -64,6 +67,8 @@ class Connection(Arrives):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closing = True
+        if self._trip is not None:
+            self._trip.left()
         super().connection_lost(exc)
         self._stop_timer()
         self._stop_write_timer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
@@ -37,7 +37,7 @@ from proxy.front.incoming import (
 )
 from proxy.front.mcp import McpDesk
 from proxy.front.naming import Namer
-from proxy.front.plans import Plan, Plans
+from proxy.front.plans import CaptureOf, Plan, Plans
 from proxy.front.recall import Recall
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
@@ -57,6 +57,14 @@ from proxy.stream import CutOff
 OwnPages: TypeAlias = Callable[[HttpRequest, str, str], Awaitable[Reply]]  # path, token
 
 
+class Boarded(NamedTuple):
+    """A call by a plan that has taken off, and who waits for it."""
+
+    plan: Plan
+    live: Live
+    began: float
+
+
 class Handler:
     def __init__(
         self,
@@ -74,6 +82,7 @@ class Handler:
         forward: ForwardProxy,
         shadow: Shadow,
         tools: ToolDesk,
+        capture_of: CaptureOf,
         recall: Recall | None = None,
     ) -> None:
         self._recall = recall
@@ -82,7 +91,9 @@ class Handler:
         self._books = books
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
-        self._plans = Plans(policies=policies, door=door, namer=self._namer, limits=limits)
+        self._plans = Plans(
+            policies=policies, door=door, namer=self._namer, limits=limits, capture_of=capture_of
+        )
         self._giver = Giver(exchange=exchange, tools=tools, aside=aside, limits=limits)
         self._mcp = McpDesk(
             giver=self._giver,
@@ -101,18 +112,21 @@ class Handler:
         self._limits = limits
         self._own_pages = own_pages
 
-    async def __call__(self, request: HttpRequest) -> Written:
+    async def __call__(self, request: HttpRequest, boarded: Boarded | None = None) -> Written:
+        """`boarded`: it is on its way already."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.request_started()
-        began, tale, writer = time.monotonic(), Tale(), ReplyWriter(request, connection)
+        began = time.monotonic() if boarded is None else boarded.began
+        tale, writer = Tale(), ReplyWriter(request, connection)
         try:
             try:
-                plan = self._plans.of(request, connection)
+                plan = self._plans.of(request, connection) if boarded is None else boarded.plan
                 if plan is None:
                     written = await self._serve(request, connection, writer, tale)
                 else:
-                    written = await self._serve_by(plan, request, writer, tale)
+                    live = None if boarded is None else boarded.live
+                    written = await self._serve_by(plan, request, writer, tale, live)
             except Exception as error:
                 written = self._failed(error, connection, writer, tale)
             tale.delivered = True
@@ -124,7 +138,9 @@ class Handler:
                 self._observer.served(tale.served(request.method, writer.size, seconds))
             tale.incoming = None  # it leads back to its tale, and what is in a circle is freed late
 
-    async def _serve_by(self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale) -> Written:
+    async def _serve_by(
+        self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale, live: Live | None
+    ) -> Written:
         """As `_serve`, where all but the body is known."""
         writer.request_is_read()
         tale.upstream = plan.upstream.name
@@ -132,7 +148,9 @@ class Handler:
         tale.labels = plan.labels
         assert isinstance(incoming.ask, Ask)
         tale.call = incoming.ask.identity.id
-        reply = await self._exchange.ask(incoming.ask)
+        if live is not None:
+            tale.boards(live)
+        reply = await self._exchange.ask(incoming.ask, live)
         assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
         if isinstance(reply, Live) and reply.whole is not None:
             return self._giver.at_once(reply, reply.whole, writer, tale)

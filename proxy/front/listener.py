@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import http_parser
 from aiohttp.web import Server
 
-from proxy.front.arriving import ConnectionLimits, Recalls
+from proxy.front.arriving import ConnectionLimits, Express, Recalls
 from proxy.front.connection import Connection
 from proxy.front.forwarded import Inside
 from proxy.front.whole import WholeReader
@@ -30,6 +30,7 @@ class Listener(Server):
         limits: ConnectionLimits,
         refused: Any,  # noqa: ANN401
         recall: Recalls | None = None,
+        express: Express | None = None,
     ) -> None:
         require_c_parser()
         super().__init__(handler, handler_cancellation=True)
@@ -38,6 +39,7 @@ class Listener(Server):
         self.refused = refused  # told of every refusal that never became a request
         self.whole = WholeReader()
         self.recall = recall
+        self.express = express
         self._to_flush: list[Connection] = []
 
     @property

@@ -9,7 +9,7 @@ as long as the policies do. What may hang on more than the head has no plan and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from proxy.asking import Ask, Boards
 from proxy.core.amended import amended
@@ -35,15 +35,20 @@ from proxy.front.incoming import (
 )
 from proxy.front.naming import NAMED_INLINE, Namer, named_by_head
 from proxy.front.run_ref import agree
-from proxy.front.sending import Sending
+from proxy.front.sending import Prepared, Sending
 from proxy.front.turns import HttpRequest
+from proxy.intended import Intent
 from proxy.spool import Spool
+from proxy.stream import Capture
 
+# How the answers of such calls are caught in parts, if they may fly without stops.
+CaptureOf: TypeAlias = Callable[[Intent], Callable[[], Capture] | None]
 _BODY = Sending._fields.index("body")
 
 
 class Plan(NamedTuple):
-    """`sending` has no body yet. `labels`: what is told of each."""
+    """`sending` has no body yet. `labels`: what is told of each. `capture`: how its answers are caught in
+    parts, where it may fly without stops."""
 
     policies: PolicySet
     upstream: Upstream
@@ -51,10 +56,17 @@ class Plan(NamedTuple):
     name: Callable[[bytes], Identity]
     sending: Sending
     labels: Labels
+    capture: Callable[[], Capture] | None = None
+
+    def prepared(self, identity: Identity, body: bytes) -> Prepared:
+        """What is sent and written down of a call of this name."""
+        sending = amended(self.sending, (_BODY, Spool.of(body)))
+        outgoing = sending.outgoing()
+        return Prepared(outgoing, sending.intent(identity, outgoing))
 
     def incoming(self, body: bytes, boards: Boards) -> Incoming:
         """Raises BadRequest where the body is no call, as naming does."""
-        _, upstream, match, name, sending, _ = self
+        _, upstream, match, name, sending, *_ = self
         identity = name(body)
         sending = amended(sending, (_BODY, Spool.of(body)))
         ask = Ask(identity, match.rule, False, False, sending, boards=boards)
@@ -67,12 +79,19 @@ class NoPlan(NamedTuple):
 
 class Plans:
     def __init__(
-        self, *, policies: Callable[[], PolicySet], door: Door, namer: Namer, limits: RequestLimits
+        self,
+        *,
+        policies: Callable[[], PolicySet],
+        door: Door,
+        namer: Namer,
+        limits: RequestLimits,
+        capture_of: CaptureOf,
     ) -> None:
         self._policies = policies
         self._door = door
         self._namer = namer
         self._limits = limits
+        self._capture_of = capture_of
 
     def of(self, request: HttpRequest, connection: Connection) -> Plan | None:
         """None: the long way, where also whatever is wrong with it is said."""
@@ -112,7 +131,9 @@ class Plans:
             return None
         sending = sending_of(asked, upstream, named.match, named.safe, self._namer).prepare(named.identity)
         labels = Incoming(upstream, named.match, named.safe, sending, None).labels()
-        return Plan(policies, upstream, named.match, name, sending, labels)
+        assert sending.prepared is not None
+        capture = self._capture_of(sending.prepared.intent)
+        return Plan(policies, upstream, named.match, name, sending, labels, capture)
 
 
 def _is_plain(rule: Rule) -> bool:

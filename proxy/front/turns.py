@@ -33,6 +33,13 @@ class Reply(Protocol):
     async def write_eof(self) -> None: ...
 
 
+class Trip(Protocol):
+    """A turn that is taken by others than the connection's task."""
+
+    def left(self) -> None:
+        """The client has, before its reply was written."""
+
+
 class Content(Protocol):
     """What is known of a body as it arrives."""
 
@@ -99,7 +106,7 @@ class HttpRequest:
 
 
 class Turns(web_protocol.RequestHandler):
-    __slots__ = ("_begun", "_serve")
+    __slots__ = ("_begun", "_parked", "_serve", "_trip")
 
     def __init__(
         self,
@@ -110,6 +117,8 @@ class Turns(web_protocol.RequestHandler):
         super().__init__(manager, **settings)
         self._serve = serve
         self._begun: _Begun | None = None
+        self._trip: Trip | None = None  # a turn that is on its way without the task
+        self._parked: asyncio.Future[None] | None = None  # what the task waits for meanwhile
 
     async def start(self) -> None:
         while not self._force_close:
@@ -166,11 +175,13 @@ class Turns(web_protocol.RequestHandler):
     def begin(self, whole: Whole, raw: bytes) -> None:
         """While `_is_waiting`: serve it from here as far as it goes without waiting. Mostly that is all of
         it; otherwise the connection's task, in whose name it is done, goes on with it."""
-        waiter, task = self._waiter, self._task_handler
+        waiter, self._waiter = self._waiter, None  # nobody is waiting now
         assert waiter is not None
+        self._take(self._turn(HttpRequest(whole, self, raw)), waiter)
+
+    def _take(self, turn: Coroutine[Any, Any, bool], waiter: asyncio.Future[None]) -> None:
+        task = self._task_handler
         assert task is not None
-        turn = self._turn(HttpRequest(whole, self, raw))
-        self._waiter = None  # nobody is waiting now
         enter_task(self._loop, task)
         try:
             awaited = turn.send(None)
@@ -187,6 +198,43 @@ class Turns(web_protocol.RequestHandler):
         finally:
             leave_task(self._loop, task)
         waiter.set_result(None)
+
+    # ---- without the task ----
+
+    def sets_out(self, trip: Trip) -> None:
+        """While `_is_waiting`: the turn is taken by `trip`, which says when it is over."""
+        self._trip = trip
+        self._parked, self._waiter = self._waiter, None
+        self._request_in_progress = True
+
+    def comes_back(self) -> None:
+        """The reply is written. Mostly the next request is all that is waited for now."""
+        self._trip, waiter, self._parked = None, self._parked, None
+        assert waiter is not None
+        self._request_in_progress = False
+        if self._handler_waiter is not None and not self._handler_waiter.done():
+            self._handler_waiter.set_result(None)
+        if waiter.done():
+            return  # the connection is gone
+        self._keepalive = True
+        if self._paused or self._close or self._force_close:
+            self._begun = _Begun(self._written(), None)
+        elif not self._messages:
+            self._waiter = waiter
+            self._await_the_next()
+            return
+        waiter.set_result(None)
+
+    def takes_over(self, serving: Awaitable[Reply], request: HttpRequest) -> None:
+        """The task goes on with a turn that was set out on. Nobody else is at work."""
+        self._trip, waiter, self._parked = None, self._parked, None
+        assert waiter is not None
+        self._take(self._turn(request, serving), waiter)
+
+    async def _written(self) -> bool:
+        if self._paused:
+            await self._drain_helper()
+        return not self._close and not self._force_close
 
     def _leave(self, transport: asyncio.Transport) -> None:
         """The last reply is written."""
@@ -205,12 +253,12 @@ class Turns(web_protocol.RequestHandler):
         if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
             self._resume_reading_if_drained()
 
-    async def _turn(self, request: HttpRequest) -> bool:
+    async def _turn(self, request: HttpRequest, serving: Awaitable[Reply] | None = None) -> bool:
         """True if the connection is good for another request."""
         self._request_in_progress = True
         try:
             try:
-                reply = await self._serve(request)
+                reply = await (serving or self._serve(request))
             except (asyncio.CancelledError, ConnectionError):
                 raise
             except Exception as error:

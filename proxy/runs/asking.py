@@ -78,7 +78,7 @@ class RunAsking:
         self._from_record = FromRecord(
             store, ledger, flights, exchange, books, clock, observer, self._claiming
         )
-        ledger.on_row, flights.position = books.row, books.position
+        ledger.on_row, flights.landing.position = books.row, books.position
 
     async def ask(self, ask: RunAsk) -> Reply:
         began = self._clock.monotonic()

@@ -135,6 +135,18 @@ class BlobLost(Exception):
     """A blob that a row names is missing or damaged."""
 
 
+class Told(Protocol):
+    """Whoever waits for a swap without being in a task: told as a future is, where the store tells its own
+    waiters, so of nothing that takes long."""
+
+    def done(self) -> bool:
+        """Whether it has stopped listening."""
+
+    def set_result(self, swap: Swap) -> None: ...
+
+    def set_exception(self, error: BaseException) -> None: ...
+
+
 def changes_settled(entry: Entry, expected: int) -> bool:
     """Whether a swap may be one over a row that was done: a decision about it, or a new claim over one that
     has lapsed (whose history starts anew, so the line tells of nothing before)."""
@@ -195,6 +207,10 @@ class Store(Protocol):
         claim is given its `seq`, and `served` is written along. `charge` is taken in the same step as the row
         is written; if it has limits and what counts of its account, with it, passes one, nothing is written.
         Without limits it changes what is there, never below zero, and adds no bucket."""
+
+    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
+        """`swap`, of a call outside runs and without a charge. What it comes to is told later, also what
+        `swap` would raise; only that the store takes nothing may be raised at once."""
 
     async def spent(self, account: Account) -> list[Spent]:
         """All that it holds, in the order of meters and buckets; also what no longer counts."""

@@ -29,6 +29,7 @@ from proxy.store.base import (
     Page,
     Query,
     Swap,
+    Told,
     changes_settled,
     takes_seq,
     uncounted,
@@ -134,6 +135,10 @@ class EmbeddedStore(EmbeddedRuns, EmbeddedCollecting):
             perform = statements.swap_settled if settled else statements.swap
             swap = await self._writer.submit(perform, row, line, expected, charge)
         return swap
+
+    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
+        perform = statements.swap_settled if changes_settled(entry, expected) else statements.swap
+        self._writer.submit_for(told, perform, call_to_row(call), entry_to_row(entry), expected)
 
     async def spent(self, account: Account) -> list[Spent]:
         spent: list[Spent] = await self._reader.submit(spending_statements.spent, account)

@@ -29,11 +29,12 @@ from proxy.store.base import (
 )
 from proxy.store.memory_runs import MemoryRuns
 from proxy.store.memory_world import World, size_of
+from proxy.store.telling import TellsByTask
 
 CHUNK = 256 * 1024
 
 
-class MemoryStore(MemoryRuns):
+class MemoryStore(MemoryRuns, TellsByTask):
     """For tests: `unavailable` makes every call raise; `fail_after_swaps` lets so many swaps land and then
     raise all the same, as when the reply is lost; `kill` is the death of this process."""
 

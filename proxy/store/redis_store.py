@@ -33,6 +33,7 @@ from proxy.store.redis_runs import RedisRuns
 from proxy.store.redis_safety import read_safety, told_as
 from proxy.store.redis_watch import Wakes
 from proxy.store.redis_wire import Address, Wire, read_url
+from proxy.store.telling import TellsByTask
 from proxy.store.watchers import Watchers
 
 # How the keys are laid out. A store of another layout is not touched.
@@ -47,7 +48,7 @@ SCANNED = 1000  # names looked at in one step
 Note = Callable[..., None]  # what happened, and facts about it
 
 
-class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs):
+class RedisStore(RedisCalls, RedisRuns, RedisIndex, RedisBlobs, TellsByTask):
     """`unsafe`: why calls with effects are refused, or would be without `durability: best-effort`."""
 
     def __init__(

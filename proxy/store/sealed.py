@@ -18,7 +18,7 @@ from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError
 from proxy.store import keystone
-from proxy.store.base import BlobLost, BlobRef, Orphans, Page, Query, Store, Swap
+from proxy.store.base import BlobLost, BlobRef, Orphans, Page, Query, Store, Swap, Told
 from proxy.store.keyring import Keys
 from proxy.store.keystone import Keystone
 from proxy.store.sealed_rows import BODY_KEY, Note, SealedRows, keys_of
@@ -94,6 +94,10 @@ class SealedStore:
         swap = await self.inner.swap(sealed, entry, expected=expected, served=served, charge=charge)
         return swap if swap.present is None else replace(swap, present=self.rows.opened(swap.present))
 
+    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
+        sealed = self.rows.sealed(call)
+        self.inner.swap_soon(sealed, entry, expected=expected, told=_Opened(told, self.rows))
+
     async def find(self, query: Query) -> Page:
         page = await self.inner.find(query)
         return replace(page, calls=self._opened(page.calls))
@@ -139,6 +143,21 @@ class SealedStore:
             return None if value is None else unseal(self.keys, value, bound_to(b"cached", key))
         except Unsealable:
             return None  # it may be lost
+
+
+class _Opened:
+    """Told of what the store below tells, in the clear."""
+
+    __slots__ = ("_rows", "_told", "done", "set_exception")
+
+    def __init__(self, told: Told, rows: SealedRows) -> None:
+        self._told, self._rows = told, rows
+        self.done, self.set_exception = told.done, told.set_exception
+
+    def set_result(self, swap: Swap) -> None:
+        if swap.present is not None:
+            swap = replace(swap, present=self._rows.opened(swap.present))
+        self._told.set_result(swap)
 
 
 class _Counted:

@@ -13,11 +13,22 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from proxy.errors import StoreUnavailable
 
-Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]"]
+
+class Waiting(Protocol):
+    """A future, or what is told like one; what it does when it is told never raises."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any) -> None: ...  # noqa: ANN401
+
+    def set_exception(self, error: Any) -> None: ...  # noqa: ANN401
+
+
+Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Waiting]
 # A job with its result, or with the error in its place.
 Outcome: TypeAlias = tuple[Job, Any, BaseException | None]
 
@@ -43,17 +54,21 @@ class Worker(ABC):
 
     def submit(self, perform: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # noqa: ANN401
         """`perform(connection, *args)` in the thread."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.submit_for(future, perform, *args)
+        return future
+
+    def submit_for(self, told: Waiting, perform: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+        """For a waiter that need not be a future, told where all are."""
         if self._refusing:
             raise StoreUnavailable(self._refusing)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._gathered.append((perform, args, future))
+        self._gathered.append((perform, args, told))
         # Waking a thread for every job costs more than the job: a turn's jobs are handed over together. But
         # where they come one at a time, none waits for others that will not come.
         if self._comes_alone and not self._under_way:
             self._hand_over()
         elif len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
-        return future
 
     def _hand_over(self) -> None:
         if self._gathered:

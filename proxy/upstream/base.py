@@ -122,6 +122,25 @@ class Tap(Protocol):
         """Told in any case, and before the caller sees the end."""
 
 
+class Hears(Protocol):
+    """Who is told what becomes of a send that nobody awaits. What it does then never raises."""
+
+    def answered(self, result: Result) -> None:
+        """The send is over."""
+
+    def goes_on(self, rest: Awaitable[Result]) -> None:
+        """It comes in parts, or is no short one: `rest` gives what becomes of it, and has to be awaited."""
+
+
+class UnderWay(Protocol):
+    def abandon(self) -> None:
+        """Break it off. Nothing more is told."""
+
+
+# As `send`, if it can begin at once and nothing has to be awaited. None: nothing was done.
+SendSoon: TypeAlias = Callable[[Outgoing, WholeSink, Callable[[], bool], Hears], "UnderWay | NotSent | None"]
+
+
 class UpstreamClient(Protocol):
     def send(self, out: Outgoing, sink: Sink, may_send: Callable[[], bool]) -> Awaitable[Result]:
         """Send once, never twice. `may_send` is asked directly before the first byte; no means NotSent.

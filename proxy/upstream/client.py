@@ -11,27 +11,20 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
 
 from proxy import faults
-from proxy.core.headers import is_event_stream
 from proxy.core.policy import Timeouts
 from proxy.core.reachable import Said
 from proxy.faults import Point
-from proxy.spool import Spool
-from proxy.upstream.answer import AnswerReader, Head
-from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink, WholeSink
+from proxy.upstream.answer import Head
+from proxy.upstream.base import Answered, Hears, NotSent, Outgoing, Result, Sink, UnderWay, WholeSink
 from proxy.upstream.connection import Connection
+from proxy.upstream.exchanging import ONE_WRITE, exchange, split
 from proxy.upstream.reaching import OffLimits, Ways
+from proxy.upstream.soon import Origin, Soon
 
-# What was said of the host belongs to it: who may not connect there may not use another's connection either.
-Origin: TypeAlias = tuple[str, str, int, Said]
-
-# Up to here head and body are one write, one segment train, one wake-up at the other side.
-ONE_WRITE = 64 * 1024
-# So much of a stream is handed on before the rest, should more have come at once.
-FIRST_PART = 8 * 1024
+MAY_NOT = "it may not be sent any more: its claim was lost, or its key grew too old, meanwhile"
 # A pooled connection older than this is closed even if a caller would take it: servers close at 60 s or more.
 KEEP_IDLE = 60.0
 
@@ -92,14 +85,12 @@ class HttpUpstream:
             answer = connection.begin(
                 head_only=out.method == "HEAD", timeouts=out.timeouts, deadline=deadline
             )
-            first, rest = _split(head, out.body)
+            first, rest = split(head, out.body)
             faults.reach(Point.BEFORE_FIRST_BYTE)
             if not connection.is_open():
                 return NotSent(f"{out.host}:{out.port} closed the connection before anything was sent")
             if not may_send():
-                return NotSent(
-                    "it may not be sent any more: its claim was lost, or its key grew too old, meanwhile"
-                )
+                return NotSent(MAY_NOT)
             connection.write(first)
             sent_all = rest is None and isinstance(sink, WholeSink) and not connection.unwritten()
             if sent_all:  # mostly the next that happens is the whole answer
@@ -110,14 +101,53 @@ class HttpUpstream:
                     sink.take(answer.status, answer.headers, connection.take())
                     connection.end(sent_all=True)
                     return Answered(answer.status)
-            return await _exchange(connection, answer, out.body, rest, sink, sent_all=sent_all)
+            return await exchange(connection, answer, out.body, rest, sink, sent_all=sent_all)
         except BaseException:
             connection.reusable = False
             raise
         finally:
-            self._busy.discard(connection)
-            connection.forget()
-            self._put_back(origin, connection)
+            self.is_over(origin, connection)
+
+    def send_soon(
+        self, out: Outgoing, sink: WholeSink, may_send: Callable[[], bool], hears: Hears
+    ) -> UnderWay | NotSent | None:
+        """As `send`, over a connection that is there, with a request that is one write."""
+        body = out.body
+        if body is not None and (body.on_disk or body.size > ONE_WRITE):
+            return None
+        head = out.head or request_head(out.method, out.target, out.headers)
+        origin = (out.scheme, out.host, out.port, out.said)
+        connection = None if out.method == "HEAD" or self._closed else self._take_idle(origin, out.max_idle)
+        if connection is None:
+            return None
+        timeouts = out.timeouts
+        soon = Soon(self, origin, connection, sink, hears)
+        self._busy.add(connection)
+        try:
+            soon.answer = connection.begin(
+                head_only=False, timeouts=timeouts, deadline=self._clock() + timeouts.total
+            )
+            faults.reach(Point.BEFORE_FIRST_BYTE)
+            if not connection.is_open():
+                why = f"{out.host}:{out.port} closed the connection before anything was sent"
+            elif not may_send():
+                why = MAY_NOT
+            else:
+                connection.write(head if body is None else head + body.whole())
+                soon.wait()
+                return soon
+        except BaseException:
+            connection.reusable = False
+            self.is_over(origin, connection)
+            raise
+        self.is_over(origin, connection)
+        return NotSent(why)
+
+    def is_over(self, origin: Origin, connection: Connection) -> None:
+        """An exchange; what becomes of its connection hangs on how it ended."""
+        self._busy.discard(connection)
+        connection.forget()
+        self._put_back(origin, connection)
 
     async def close(self) -> None:
         """Idle connections are closed, exchanges under way are broken off: drain before you call this."""
@@ -214,85 +244,6 @@ class HttpUpstream:
             self._ssl_context = ssl.create_default_context()
             self._ssl_context.set_alpn_protocols(["http/1.1"])
         return self._ssl_context
-
-
-async def _exchange(
-    connection: Connection,
-    answer: AnswerReader,
-    body: Spool | None,
-    rest: Iterator[bytes] | None,
-    sink: Sink,
-    *,
-    sent_all: bool,
-) -> Result:
-    """Write, read, hand on: whatever is possible next, until the answer is complete or cannot be."""
-    headed = begins = False
-    while True:
-        if rest is None and not sent_all and not connection.unwritten():
-            sent_all = True
-            faults.reach(Point.REQUEST_SENT)
-        if answer.status and not headed:
-            headed = True
-            if is_event_stream(answer.headers):
-                connection.waive_total()  # a stream lasts as long as it speaks
-                begins = True
-            sink.head(answer.status, answer.headers)
-        if answer.parts:
-            connection.held = True
-            part = connection.take()
-            if begins:
-                begins = False
-                part = await _begin_stream(connection, part, sink)
-            if part:
-                await sink.data(part)
-            connection.consumed()
-        elif answer.complete or connection.failure:
-            break
-        elif rest is not None and connection.writable and connection.is_open() and answer.status < 400:
-            # An early refusal (413) stops the upload; an early 2xx only answers while it still reads.
-            assert body is not None
-            if not await _write_next(connection, rest, off_loop=body.on_disk):
-                rest = None
-        else:
-            await connection.changed()
-    if answer.complete:
-        connection.end(sent_all=sent_all)
-        return Answered(answer.status)
-    return Lost(connection.failure, answer.status or None, connection.timed_out)
-
-
-async def _begin_stream(connection: Connection, part: bytes, sink: Sink) -> bytes:
-    """Whoever waits for the first of a stream has it before the rest is looked at, and before more is read.
-    What is left of `part`."""
-    connection.stop_reading()
-    await sink.data(part[:FIRST_PART])
-    await asyncio.sleep(0)
-    connection.read_on()
-    return part[FIRST_PART:]
-
-
-def _split(head: bytes, body: Spool | None) -> tuple[bytes, Iterator[bytes] | None]:
-    """The first write, and what is written piece by piece after it."""
-    if body is None:
-        return head, None
-    if body.on_disk or body.size > ONE_WRITE:
-        return head, body.chunks()
-    return head + body.whole(), None
-
-
-async def _write_next(connection: Connection, rest: Iterator[bytes], *, off_loop: bool) -> bool:
-    """False when nothing is left. A body that cannot be read any more breaks the exchange off."""
-    try:
-        if off_loop:
-            chunk = await asyncio.get_running_loop().run_in_executor(None, next, rest, b"")
-        else:
-            chunk = next(rest, b"")
-    except OSError as error:
-        connection.fail(f"the request's body could not be read: {error}")
-        return True
-    if chunk and connection.is_open():
-        connection.write(chunk)
-    return bool(chunk)
 
 
 # What connecting may raise; UnicodeError for a name that cannot be one.

@@ -12,13 +12,21 @@ import math
 import select
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Protocol, cast
 
 from proxy.core.policy import Timeouts
 from proxy.upstream.answer import AnswerReader, Head
 
 # Above this much unread answer the socket is not read: a slow caller must not fill our memory.
 BACKLOG = 256 * 1024
+
+
+class Waiter(Protocol):
+    """A future, or what is told like one: of a change, after which anything may be asked."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: None) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -38,7 +46,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._socket: asyncio.ReadTransport | None = None  # what reads it, below TLS
         self._answer: AnswerReader | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: Waiter | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._timeouts = Timeouts()
@@ -112,8 +120,12 @@ class Connection(asyncio.Protocol):
 
     def changed(self) -> Awaitable[None]:
         """The next change."""
-        self._waiter = self._loop.create_future()
-        return self._waiter
+        waiter = self._waiter = self._loop.create_future()
+        return waiter
+
+    def tells(self, waiter: Waiter | None) -> None:
+        """The next change is told, and not awaited."""
+        self._waiter = waiter
 
     def unwritten(self) -> int:
         return (

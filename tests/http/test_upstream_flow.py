@@ -16,7 +16,7 @@ import pytest
 from proxy.spool import Spool
 from proxy.upstream.answer import AnswerReader
 from proxy.upstream.base import Answered
-from proxy.upstream.client import FIRST_PART
+from proxy.upstream.exchanging import FIRST_PART
 from tests.origin import (
     CERTIFICATE,
     OK,

@@ -1,0 +1,36 @@
+"""Swaps whose end is told and not awaited, for stores that have no shorter way: each takes a task."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from functools import partial
+
+from proxy.core.intent import Call, Entry
+from proxy.store.base import Swap, Told
+
+
+class TellsByTask:
+    _telling: frozenset[asyncio.Task[Swap]] = frozenset()  # nobody else holds them
+
+    @abstractmethod
+    async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap: ...
+
+    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
+        task = asyncio.get_running_loop().create_task(self.swap(call, entry, expected=expected))
+        self._telling |= {task}
+        task.add_done_callback(self._forget)
+        task.add_done_callback(partial(tell, told))
+
+    def _forget(self, task: asyncio.Task[Swap]) -> None:
+        self._telling -= {task}
+
+
+def tell(told: Told, future: asyncio.Future[Swap]) -> None:
+    if told.done() or future.cancelled():
+        return
+    error = future.exception()
+    if error is None:
+        told.set_result(future.result())
+    else:
+        told.set_exception(error)

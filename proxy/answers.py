@@ -28,6 +28,8 @@ HOT, HOT_SIZE, HOT_BYTES = 4096, 8 * 1024, 16 * 1024 * 1024
 # Up to here a blob is read and verified before the first byte is handed on; beyond, before the last.
 STREAMED_FROM = 8 * 1024 * 1024
 BODILESS = frozenset({204, 304})
+# So many sealed heads are remembered, of up to this size each.
+HEADS, HEAD_SIZE = 256, 2048
 # A session of MCP's is as good as a credential, and whoever is given it again has its own.
 _ONE_REPLYS = frozenset({b"age", b"mcp-session-id"})
 _ONE_CALLERS = _ONE_REPLYS | {b"set-cookie"}
@@ -58,6 +60,7 @@ class Answers:
         self.inline_body = inline_body
         self._hot: OrderedDict[bytes, AtHand] = OrderedDict()
         self._hot_bytes = 0
+        self._heads: dict[Headers, bytes] = {}  # of answers outside runs, sealed: most have come before
         # Rows whose blob was found damaged while it was given: key, birth, version. Not the blob itself: a
         # later row of the same content has put it again.
         self._damaged: set[tuple[bytes, float, int]] = set()
@@ -97,7 +100,13 @@ class Answers:
     def in_row(self, call: Call, whole: Whole, now: float) -> Answer:
         """An answer that is short, and shared by nobody through the cache."""
         status, headers, body = whole
-        head = self._codec.seal_head(_kept_of(headers, in_run=bool(call.run)))
+        head = self._heads.get(headers) if not call.run else None
+        if head is None:
+            head = self._codec.seal_head(_kept_of(headers, in_run=bool(call.run)))
+            if not call.run and len(head) <= HEAD_SIZE:
+                if len(self._heads) >= HEADS:
+                    self._heads.clear()
+                self._heads[headers] = head
         return Answer(
             status=status,
             size=len(body),

@@ -78,12 +78,12 @@ class Carrier:
 
     def judge_at_once(self, status: int, intent: Intent, call: Call) -> Judgement | None:
         """The judgement of a whole answer, where nothing of it has to be read. Remembered for calls alike."""
-        judged = intent.judged
-        at_once = None if judged is None or call.unresolved else judged.get(status)
+        alike = intent.alike
+        at_once = None if alike is None or call.unresolved else alike.judged.get(status)
         if at_once is None:
             at_once = judge_by_status(status, intent.rule, call)
-            if at_once is not None and judged is not None:
-                judged[status] = at_once
+            if at_once is not None and alike is not None:
+                alike.judged[status] = at_once
         return at_once
 
     async def carry(

@@ -9,9 +9,10 @@ from proxy.core import budget
 from proxy.core.budget import Charge
 from proxy.core.clauses import UpstreamKey
 from proxy.core.doubt import place_of
-from proxy.core.intent import Call, State, begun
+from proxy.core.identity import Identity
+from proxy.core.intent import Call, State, begun, evolve
 from proxy.core.terms import Terms
-from proxy.intended import Intent
+from proxy.intended import Draw, Intent
 from proxy.keys import mint
 from proxy.store.base import Store
 from proxy.store.codec import Codec
@@ -54,6 +55,39 @@ class Drafts:
         return body is not None and body.size > self._inline_body
 
     def fresh(self, intent: Intent, blob: str, charge: Charge | None = None) -> Call:
+        alike = intent.alike
+        if alike is None or blob or charge is not None:
+            return self._fresh(intent, blob, charge)
+        if alike.draw is None:
+            alike.draw = self._drawing(intent)
+        body = intent.body
+        inline = b"" if body is None else body.whole()
+        return alike.draw(intent.identity, inline, self._clock.now(), self._store.owner)
+
+    def _drawing(self, intent: Intent) -> Draw:
+        """`_fresh` of all that are alike: outside runs, of nobody's permission, and with nothing veiled."""
+        like, seal = self._fresh(intent, "", None), self._codec.sealing(intent.stored(b""))
+        assert like.terms is None
+        assert not like.run
+        assert intent.veiled is None
+
+        def draw(identity: Identity, body: bytes, now: float, owner: str) -> Call:
+            key, fingerprint, named_by, arguments = identity
+            return evolve(
+                like,
+                key=key,
+                fingerprint=fingerprint,
+                named_by=named_by,
+                owner=owner,
+                born=now,
+                created_at=now,
+                sent_at=now,
+                request=seal(body, arguments),
+            )
+
+        return draw
+
+    def _fresh(self, intent: Intent, blob: str, charge: Charge | None) -> Call:
         now, place, body = self._clock.now(), intent.place, intent.recorded_body
         inline = b"" if blob or body is None else body.whole()
         return begun(

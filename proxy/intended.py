@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from proxy.core.approval import for_occurrence
 from proxy.core.clauses import UpstreamKey
 from proxy.core.identity import Identity
+from proxy.core.intent import Call
 from proxy.core.policy import Rule
 from proxy.core.run_record import Exchange, InRun, Serving
 from proxy.core.scrubbing import Secrets
@@ -39,6 +40,21 @@ class Veiled(NamedTuple):
     keeps_whole: bool  # beside it, encrypted: it may have to be sent again
 
 
+# Of calls alike: how one of this name and body, claimed now by this owner, is written down.
+Draw: TypeAlias = Callable[[Identity, bytes, float, str], Call]
+
+
+class Alike:
+    """What calls have in common that are intended alike, worked out when the first of them needs it: how they
+    are written down, and what they come to, by the status that they got."""
+
+    __slots__ = ("draw", "judged")
+
+    def __init__(self) -> None:
+        self.draw: Draw | None = None
+        self.judged: dict[int, Judgement] = {}
+
+
 class Intent(NamedTuple):
     """What is about to be sent, as it will be written down."""
 
@@ -60,7 +76,7 @@ class Intent(NamedTuple):
     payer: str = ""  # the run that asks for it, where it is not a call of that run
     free: bool = False  # the answer comes from another call, which is charged
     secrets: Callable[[], Secrets] = Secrets  # in clear: no word of an upstream may hold them
-    judged: dict[int, Judgement] | None = None  # what calls like it came to, by the status that they got
+    alike: Alike | None = None  # of many that differ in name and body only
 
     @property
     def permission(self) -> bytes:

@@ -214,7 +214,8 @@ class Nonstop(Flight):
             return super().stop()
         self.stopped = True
         way.abandon()
-        self.answered(Lost("semel stopped waiting for the answer"))
+        why = "semel stopped waiting for the answer"
+        self.answered(Lost(why) if self._may_be_out else NotSent("stopped before anything was sent"))
         return True
 
     def give_up(self) -> None:

@@ -60,9 +60,7 @@ class Plan(NamedTuple):
 
     def prepared(self, identity: Identity, body: bytes) -> Prepared:
         """What is sent and written down of a call of this name."""
-        sending = amended(self.sending, (_BODY, Spool.of(body)))
-        outgoing = sending.outgoing()
-        return Prepared(outgoing, sending.intent(identity, outgoing))
+        return self.sending.prepared_for(identity, Spool.of(body))
 
     def incoming(self, body: bytes, boards: Boards) -> Incoming:
         """Raises BadRequest where the body is no call, as naming does."""

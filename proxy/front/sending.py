@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from proxy.core.amended import amended
@@ -40,7 +40,7 @@ from proxy.front.address import Place, UpstreamAddress
 from proxy.front.reading import readable_body
 from proxy.front.rpc import Message, without_arguments
 from proxy.front.run_ref import NOBODY, Speaker
-from proxy.intended import Intent, Veiled
+from proxy.intended import Alike, Intent, Veiled
 from proxy.spool import Spool
 from proxy.tools.errand import Errand
 from proxy.upstream.base import Outgoing
@@ -102,6 +102,20 @@ class Sending(NamedTuple):
     @property
     def base_path(self) -> str:
         return (self.address.place or self.upstream).base_path
+
+    def prepared_for(self, identity: Identity, body: Spool) -> Prepared:
+        """Of what is prepared: what `outgoing` and `intent` would give with this body."""
+        assert self.prepared is not None
+        outgoing, intent = self.prepared
+        return Prepared(
+            amended(outgoing, (_BODY_OUT, body)),
+            amended(
+                intent,
+                (_IDENTITY, identity),
+                (_BODY_WRITTEN, body),
+                (_SECRETS, partial(self._secrets_with, body)),
+            ),
+        )
 
     def outgoing(self) -> Outgoing:
         """Raises BadRequest for what cannot be carried as it is, Denied for what would give away semel's own
@@ -175,7 +189,7 @@ class Sending(NamedTuple):
         what `outgoing` does. The body is still to come, and nothing of this one's stays behind."""
         outgoing = self.outgoing()
         unsaid = identity._replace(arguments=b"")
-        intent = self.intent(unsaid, outgoing)._replace(body=None, secrets=Secrets, judged={})
+        intent = self.intent(unsaid, outgoing)._replace(body=None, secrets=Secrets, alike=Alike())
         return self._replace(body=None, prepared=Prepared(outgoing._replace(body=None), intent))
 
     def _target(self, veil: Veil) -> bytes:
@@ -213,6 +227,9 @@ class Sending(NamedTuple):
             if self._is_long
             else readable_body(self.headers, self.body, LOOKED_INTO)
         )
+
+    def _secrets_with(self, body: Spool) -> Secrets:
+        return self._replace(body=body).secrets()
 
     def secrets(self) -> Secrets:
         """In clear, what the record does not hold: no word of an upstream that is kept may hold it either."""

@@ -52,6 +52,21 @@ class Codec:
     def seal_request(self, request: StoredRequest) -> bytes:
         return _seal(_REQUEST, _framed_request(request))
 
+    def sealing(self, like: StoredRequest) -> Callable[[bytes, bytes], bytes]:
+        """`seal_request` of all that differ from `like` in body and arguments only."""
+        assert not like.redacted
+        method, headers = like.method.encode(), _flat(like.headers)
+        count = 4 + len(headers)
+        lengths, more = _lengths(5), b"".join(len(part).to_bytes(4) for part in headers)
+        what, rest = (len(method), len(like.target)), b"".join(headers)
+        first = method + like.target
+
+        def seal(body: bytes, arguments: bytes) -> bytes:
+            told = lengths(count, *what, len(body), len(arguments))
+            return _seal(_REQUEST, b"".join((told, more, first, body, arguments, rest)))
+
+        return seal
+
     def open_request(self, sealed: bytes) -> StoredRequest:
         return _read_request(_open(_REQUEST, sealed))
 

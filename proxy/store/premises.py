@@ -33,7 +33,9 @@ OPENING = 120.0
 _OPEN_LOCK = "open.lock"
 # For the log, of whose pages each has some bytes before it. It is made where the disk has many times as much.
 ROOM, PLENTY = PAGES * (4096 + 24), 10
-ZEROS = bytes(1 << 20)
+# In pieces: of what is written in one go the kernel makes one large block, and each later write into that
+# takes as long as the block is large.
+ZEROS = bytes(4096)
 # What may lie in a directory that is ours.
 _OURS = frozenset(
     {

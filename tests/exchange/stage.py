@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from proxy.asking import Ask, Live, Replayed, Unrecorded
 from proxy.core.identity import Identity
@@ -24,14 +24,17 @@ from proxy.stream import CaptureLimits, CutOff
 from proxy.upstream.base import (
     Answered,
     Headers,
+    Hears,
     Lost,
     NotSent,
     Outgoing,
     Result,
     Sink,
+    UnderWay,
     UpstreamClient,
     WholeSink,
 )
+from tests.exchange.soon import Manner, send_soon
 from tests.exchange.staged_store import StagedStore, World
 from tests.exchange.virtual_time import VirtualClock
 
@@ -95,6 +98,8 @@ def answers(status: int = 200, body: bytes = b"the answer", *, after: float = 0.
 
 # Whether answers that are here at once are given in one piece to whoever wants them so.
 IN_ONE_PIECE = False
+# Whether plain calls fly without a task.
+NONSTOP = False
 
 
 async def answered(sink: Sink, status: int, body: bytes) -> Answered:
@@ -213,6 +218,7 @@ class Process:
             observer=self.notebook,
             limits=limits or CaptureLimits(),
             codec=self.codec,
+            soon=self._soon if self.nonstop else None,
         )
         self.doubts = Doubts(
             store=self.store,
@@ -229,6 +235,19 @@ class Process:
             doubts=self.doubts,
             clock=self.clock,
         )
+
+    @property
+    def nonstop(self) -> bool:
+        return NONSTOP
+
+    def _soon(
+        self, out: Outgoing, sink: WholeSink, may_send: Callable[[], bool], hears: Hears
+    ) -> UnderWay | NotSent | None:
+        return send_soon(self.flights.carrier.upstream, self.manner, out, sink, may_send, hears)
+
+    def manner(self) -> Manner:
+        """How it is told of a send that nobody awaits."""
+        return Manner.TOLD
 
     def on_stage(self) -> StagedStore:
         """Its hand on the record."""
@@ -273,10 +292,15 @@ class Process:
     async def die(self) -> None:
         """As by SIGKILL: nothing more is written; what was under way ends where it is, callers too."""
         self.store.kill()
-        tasks = [*self.flights._aloft, *self._callers]
+        tasks: list[asyncio.Task[Any]] = [*self.flying(), *self._callers]
+        self.flights.give_up()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def flying(self) -> list[asyncio.Task[None]]:
+        """Those of the flights that have a task."""
+        return [flight.task for flight in self.flights._aloft if flight.task is not None]
 
     def row(self, ask: Ask) -> Call:
         return self.world.calls[ask.identity.key]

@@ -23,7 +23,7 @@ from tests.exchange.ground import new_ground
 if TYPE_CHECKING:  # it has all that a store has, without a line for each
     from proxy.store.memory import MemoryStore as Surface
 else:
-    Surface = object
+    from proxy.store.telling import TellsByTask as Surface
 
 # What changes nothing that a test looks at.
 _READS = frozenset({"get", "get_many", "history", "replays", "get_run", "run_changes", "find"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from proxy.core.intent import Event, State
 from proxy.errors import InDoubt, InProgress, UpstreamUnreachable
 from proxy.exchange import OWNER_CHECK
 from proxy.recovery import sweep_once
+from proxy.store.base import Swap
 from proxy.upstream.base import Answered, Lost, NotSent, Outgoing, Result, Sink
 from tests.exchange.stage import EFFECT, SAFE, Got, Process, Talk, answers, ask, quietly, until
 from tests.exchange.staged_store import World
@@ -185,14 +187,14 @@ async def test_an_owner_that_wakes_before_its_first_byte_sends_nothing() -> None
     world = World()
     paused, other = Process(world, answers(), answers()), Process(world)
     woken = asyncio.Event()
-    original = paused.ledger.claim
+    original = paused.store.swap
 
-    async def claim_then_pause(*args: object) -> object:
-        claimed = await original(*args)  # type: ignore[arg-type]
+    async def swap_then_pause(*args: Any, **how: Any) -> Swap:
+        swapped = await original(*args, **how)
         await woken.wait()
-        return claimed
+        return swapped
 
-    paused.ledger.claim = claim_then_pause  # type: ignore[method-assign, assignment]
+    paused.store.swap = swap_then_pause  # type: ignore[method-assign]
     first = paused.start(ask())
     await until(lambda: paused.state(ask()) is State.PENDING)
     paused.store.declare_dead()

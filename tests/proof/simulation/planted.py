@@ -144,7 +144,7 @@ def age_looked_at_once() -> Iterator[None]:
     """How old a key is, is looked at when the resend is decided, and not again before its first byte."""
 
     def may_go(self: Carrier, call: Call, rule: Rule) -> bool:
-        return self._owns(call.owner)
+        return self.owns(call.owner)
 
     with mock.patch.object(Carrier, "_may_go", may_go):
         yield

@@ -12,6 +12,7 @@ from proxy.core.intent import SETTLED_STATES
 from proxy.errors import Refusal
 from proxy.recovery import sweep_once
 from proxy.stream import content_length
+from tests.exchange.soon import Manner
 from tests.exchange.staged_store import StagedStore, World
 from tests.proof.simulation.fate import Fate
 from tests.proof.simulation.links import Link, Society
@@ -45,6 +46,15 @@ class Semel(RunProcess):
     def on_stage(self) -> StagedStore:
         self.record = Record(self.world, self._society, self.link, self.fate, self.name)
         return self.record
+
+    @property
+    def nonstop(self) -> bool:
+        return True
+
+    def manner(self) -> Manner:
+        manner = self.fate.one_of((Manner.TOLD, Manner.TOLD, Manner.GOES_ON, Manner.AWAITED))
+        self.fate.reached[f"told {manner.value}"] += 1
+        return manner
 
     def saw(self, live: Live, body: bytes) -> None:
         """A client that knows the length needs no end to be told: with its last byte it has seen it all."""
@@ -83,7 +93,8 @@ class Semel(RunProcess):
         self.link.dead = True
         self.store.kill()
         self._sweeping.cancel()
-        while tasks := [*self.flights._aloft, *self._served]:
+        self.flights.give_up()
+        while tasks := [*self.flying(), *self._served]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=0.001)

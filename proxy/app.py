@@ -20,7 +20,6 @@ from proxy.flying import Flights
 from proxy.front.arriving import ConnectionLimits
 from proxy.front.aside import Aside, price_aside
 from proxy.front.door import Door
-from proxy.front.express import Express
 from proxy.front.figures import FiguresPage
 from proxy.front.forward import ForwardProxy
 from proxy.front.forwarded import OwnPlaces, unlisted
@@ -42,9 +41,8 @@ from proxy.reload import PolicyWatch, Reloads
 from proxy.settings import Address, Settings
 from proxy.settings_values import Private
 from proxy.shadow.counting import ShadowObserver
-from proxy.shadow.judging import Shadow, sparing
-from proxy.shadow.record import Record
-from proxy.shadow.tape import Echo, NobodyAsked
+from proxy.shadow.judging import Shadow
+from proxy.shadow.making import shadow_of
 from proxy.siblings import Place, Siblings
 from proxy.store import opening
 from proxy.store.base import Store
@@ -176,23 +174,14 @@ class App:
         unreadable: set[str] = set()  # rows that were told of
         recovered = await first_sweep(store, ledger, observer, unreadable, settings)
         looking_on = ShadowObserver(metrics.shadowed, log.noted)
-        shadow = Shadow(
-            record=Record(
-                open_store=partial(opening.open_store, place_of(settings, note=looking_on.noted).beside()),
-                wire=partial(
-                    put_together,
-                    limits=sparing(captures),
-                    observer=looking_on,
-                    upstream=Echo(),
-                    asked=NobodyAsked(),
-                ),
-                observer=looking_on,
-                clock=clock,
-                collect_every=settings.gc.every,
-                retention=settings.runs.retention,
-            ),
+        shadow = shadow_of(
+            partial(opening.open_store, place_of(settings, note=looking_on.noted).beside()),
+            put_together,
+            limits=captures,
             observer=looking_on,
-            limits=sparing(captures),
+            clock=clock,
+            collect_every=settings.gc.every,
+            retention=settings.runs.retention,
         )
         request_limits = RequestLimits(limits.request_body, limits.spool, spool)
         desk = LocalDesk(
@@ -224,7 +213,7 @@ class App:
             books=books,
             shadow=shadow,
             tools=ToolDesk(workshop, reports),
-            capture_of=works.flights.capture_of,
+            flights=works.flights,
             recall=recalls,
             policies=lambda: watch.current,
             veiling=Veiling(store.secret, settings.is_encrypted),
@@ -254,9 +243,6 @@ class App:
                 max_header_bytes=limits.headers,
             ),
         )
-        express = Express(
-            policies=lambda: watch.current, flights=works.flights, serve=handler, observer=observer
-        )
         listener = Listener(
             handler if spans is None else spans.around(handler),
             limits=ConnectionLimits(
@@ -264,7 +250,7 @@ class App:
             ),
             refused=handler.refused_before_request,
             recall=recalls,
-            express=express if spans is None else None,
+            express=handler.express if spans is None else None,
         )
         listen = settings.listen
         server = await asyncio.get_running_loop().create_server(

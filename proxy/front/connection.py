@@ -18,7 +18,6 @@ from proxy.front.bodies import malformed
 from proxy.front.forwarded import Inside
 from proxy.front.sockets import not_taken, reset
 from proxy.front.tunnel import Tunnel
-from proxy.front.turns import AlreadyWritten
 from proxy.problem import render
 
 if TYPE_CHECKING:
@@ -227,3 +226,19 @@ class Connection(Arrives):
         self.closing = True
         if self.transport is not None:
             reset(self.transport)
+
+
+class AlreadyWritten:
+    """What aiohttp gets back where there is nothing left to do."""
+
+    keep_alive = False
+    body_length = 0
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    async def prepare(self, request: BaseRequest) -> None:
+        """Nothing to do."""
+
+    async def write_eof(self) -> None:
+        """Nothing to do."""

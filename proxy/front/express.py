@@ -25,8 +25,7 @@ from proxy.faults import Point
 from proxy.flying import Flights
 from proxy.front import status_headers as own
 from proxy.front.connection import Connection
-from proxy.front.handler import Boarded
-from proxy.front.plans import Plan
+from proxy.front.plans import Boarded, Plan
 from proxy.front.reply import Written, composed, tells_length
 from proxy.front.turns import HttpRequest
 from proxy.front.whole import AllHere, Whole

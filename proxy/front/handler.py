@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from proxy.admin.api import Reply
 from proxy.answers import Produced
@@ -14,11 +14,13 @@ from proxy.core.policy import PolicySet
 from proxy.core.redaction import Veiling
 from proxy.errors import InternalError, Refusal
 from proxy.exchange import Exchange
+from proxy.flying import Flights
 from proxy.front import status_headers as own
 from proxy.front.address import OwnAddress, ToolAddress, UpstreamAddress, parse_target
 from proxy.front.aside import Aside
 from proxy.front.connection import Connection
 from proxy.front.door import Door
+from proxy.front.express import Express
 from proxy.front.forward import ForwardProxy
 from proxy.front.giving import Giver, write
 from proxy.front.incoming import (
@@ -37,7 +39,7 @@ from proxy.front.incoming import (
 )
 from proxy.front.mcp import McpDesk
 from proxy.front.naming import Namer
-from proxy.front.plans import CaptureOf, Plan, Plans
+from proxy.front.plans import Boarded, Plan, Plans
 from proxy.front.recall import Recall
 from proxy.front.reply import ReplyWriter, Written
 from proxy.front.run_ref import agree
@@ -57,14 +59,6 @@ from proxy.stream import CutOff
 OwnPages: TypeAlias = Callable[[HttpRequest, str, str], Awaitable[Reply]]  # path, token
 
 
-class Boarded(NamedTuple):
-    """A call by a plan that has taken off, and who waits for it."""
-
-    plan: Plan
-    live: Live
-    began: float
-
-
 class Handler:
     def __init__(
         self,
@@ -82,7 +76,7 @@ class Handler:
         forward: ForwardProxy,
         shadow: Shadow,
         tools: ToolDesk,
-        capture_of: CaptureOf,
+        flights: Flights,
         recall: Recall | None = None,
     ) -> None:
         self._recall = recall
@@ -92,8 +86,9 @@ class Handler:
         self._policies = policies
         self._namer = Namer(veiling=veiling, body_limit=limits.body, aside=aside)
         self._plans = Plans(
-            policies=policies, door=door, namer=self._namer, limits=limits, capture_of=capture_of
+            policies=policies, door=door, namer=self._namer, limits=limits, capture_of=flights.capture_of
         )
+        self.express = Express(policies=policies, flights=flights, serve=self, observer=observer)
         self._giver = Giver(exchange=exchange, tools=tools, aside=aside, limits=limits)
         self._mcp = McpDesk(
             giver=self._giver,
@@ -125,8 +120,7 @@ class Handler:
                 if plan is None:
                     written = await self._serve(request, connection, writer, tale)
                 else:
-                    live = None if boarded is None else boarded.live
-                    written = await self._serve_by(plan, request, writer, tale, live)
+                    written = await self._serve_by(plan, request, writer, tale, boarded)
             except Exception as error:
                 written = self._failed(error, connection, writer, tale)
             tale.delivered = True
@@ -139,7 +133,7 @@ class Handler:
             tale.incoming = None  # it leads back to its tale, and what is in a circle is freed late
 
     async def _serve_by(
-        self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale, live: Live | None
+        self, plan: Plan, request: HttpRequest, writer: ReplyWriter, tale: Tale, boarded: Boarded | None
     ) -> Written:
         """As `_serve`, where all but the body is known."""
         writer.request_is_read()
@@ -148,9 +142,9 @@ class Handler:
         tale.labels = plan.labels
         assert isinstance(incoming.ask, Ask)
         tale.call = incoming.ask.identity.id
-        if live is not None:
-            tale.boards(live)
-        reply = await self._exchange.ask(incoming.ask, live)
+        if boarded is not None:
+            tale.boards(boarded.live)
+        reply = await self._exchange.ask(incoming.ask, boarded and boarded.live)
         assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
         if isinstance(reply, Live) and reply.whole is not None:
             return self._giver.at_once(reply, reply.whole, writer, tale)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from proxy.asking import Ask, Boards
+from proxy.asking import Ask, Boards, Live
 from proxy.core.amended import amended
 from proxy.core.clauses import Wire
 from proxy.core.identity import Identity
@@ -73,6 +73,14 @@ class Plan(NamedTuple):
 
 class NoPlan(NamedTuple):
     policies: PolicySet
+
+
+class Boarded(NamedTuple):
+    """A call by a plan that has taken off, and who waits for it."""
+
+    plan: Plan
+    live: Live
+    began: float
 
 
 class Plans:

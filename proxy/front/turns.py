@@ -335,19 +335,3 @@ def _go_on(begun: _Begun, thrown: BaseException | None = None) -> Generator[Any,
             thrown = None
     except StopIteration as ended:
         return bool(ended.value)
-
-
-class AlreadyWritten:
-    """What aiohttp gets back where there is nothing left to do."""
-
-    keep_alive = False
-    body_length = 0
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-
-    async def prepare(self, request: BaseRequest) -> None:
-        """Nothing to do."""
-
-    async def write_eof(self) -> None:
-        """Nothing to do."""

@@ -7,5 +7,6 @@ turns.py      whose judgement waits for whose
 tape.py       what the live exchange got, heard while it is handed on, and the upstream that only repeats it
 record.py     the record of its own, opened when it is needed
 judging.py    one judgement beside each call, bounded and never in the way
+making.py     all of it put together
 counting.py   what would have been, told to metrics and log
 """

@@ -10,25 +10,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from functools import partial
 
 from proxy.core.budget import Account, Charge, Spent
 from proxy.core.intent import Call, Entry
 from proxy.core.run_record import Serving
 from proxy.errors import ConfigurationError, StoreUnavailable
 from proxy.store import postgres_calls as statements
-from proxy.store.base import (
-    Batched,
-    BlobRef,
-    Census,
-    Collected,
-    Orphans,
-    Page,
-    Query,
-    Swap,
-    Told,
-    uncounted,
-)
+from proxy.store.base import Batched, BlobRef, Census, Collected, Orphans, Page, Query, Swap, uncounted
 from proxy.store.heartbeats import Heart
 from proxy.store.postgres_batch import Batches
 from proxy.store.postgres_blobs import PostgresBlobs
@@ -40,9 +28,8 @@ from proxy.store.postgres_owners import PostgresBeats
 from proxy.store.postgres_runs import PostgresRuns
 from proxy.store.postgres_schema import STANDBYS, move_in, secret_of, standby_warning
 from proxy.store.postgres_secret import PostgresSecret
-from proxy.store.postgres_swaps import Reads, Swaps
+from proxy.store.postgres_swaps import Reads, Swaps, SwapsSoon
 from proxy.store.postgres_wakes import Wakes
-from proxy.store.telling import tell
 from proxy.store.watchers import Watchers
 
 CACHE_LIMIT = 1024 * 1024 * 1024
@@ -55,7 +42,7 @@ def _untold(event: str, **fields: object) -> None:
     """Nobody listens."""
 
 
-class PostgresStore(PostgresRuns, PostgresSecret):
+class PostgresStore(PostgresRuns, PostgresSecret, SwapsSoon):
     name = "postgres"
 
     def __init__(
@@ -180,9 +167,6 @@ class PostgresStore(PostgresRuns, PostgresSecret):
             raise ValueError("a swap writes the version after the expected one")
         swap: Swap = await self._swaps.submit(statements.SwapJob(call, entry, served, charge))
         return swap
-
-    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
-        self._swaps.submit(statements.SwapJob(call, entry, None, None)).add_done_callback(partial(tell, told))
 
     async def spent(self, account: Account) -> list[Spent]:
         self._refuse_if_closed()

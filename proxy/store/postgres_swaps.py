@@ -8,17 +8,31 @@ been committed: every one of its callers is told that the store is not available
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 
 from proxy.core.budget import Spent
+from proxy.core.intent import Call, Entry
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point, reach
 from proxy.store import postgres_calls as statements
-from proxy.store.base import Swap
+from proxy.store.base import Swap, Told
 from proxy.store.codec import DamagedRecord
+from proxy.store.postgres_batch import Batches
 from proxy.store.postgres_line import DEADLOCKS, MOST_TRIES, Line, Refused, Row
+from proxy.store.telling import tell
+
+
+class SwapsSoon:
+    """What the store does itself, with whoever need not await it."""
+
+    _swaps: Batches[statements.SwapJob]
+
+    def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
+        future = self._swaps.submit(statements.SwapJob(call, entry, None, None))
+        future.add_done_callback(partial(tell, told))
 
 
 class Swaps:

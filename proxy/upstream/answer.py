@@ -26,6 +26,16 @@ class Head(NamedTuple):
     length: int
 
 
+def end_of_head(data: bytes) -> int:
+    return data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+
+
+def whole_by(known: dict[bytes, Head], data: bytes, end: int) -> tuple[Head, bytes] | None:
+    """A whole answer with a head that came before, byte for byte, and its body."""
+    head = known.get(data[:end])
+    return None if head is None or len(data) != end + head.length else (head, data[end:])
+
+
 class AnswerReader:
     """One answer, out of httptools' callbacks. `problem` says why it can never become complete.
 
@@ -79,7 +89,7 @@ class AnswerReader:
             self.reusable = False  # more than one answer to one request: whose is the next?
             return
         if self._parser is None:
-            end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+            end = end_of_head(data)
             if self._takes_known(data, end):
                 return
             self._parser = httptools.HttpResponseParser(self)
@@ -90,12 +100,12 @@ class AnswerReader:
 
     def _takes_known(self, data: bytes, end: int) -> bool:
         """Whether it is a whole answer with a head that came before."""
-        head = None if self._known is None else self._known.get(data[:end])
-        if head is None or len(data) != end + head.length:
+        found = None if self._known is None else whole_by(self._known, data, end)
+        if found is None:
             return False
-        self.status, self.headers, length = head
+        (self.status, self.headers, length), body = found
         if length:
-            self.parts.append(data[end:])
+            self.parts.append(body)
             self.pending = length
         self.complete = self.reusable = True
         return True

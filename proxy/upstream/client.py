@@ -124,9 +124,7 @@ class HttpUpstream:
         soon = Soon(self, origin, connection, sink, hears)
         self._busy.add(connection)
         try:
-            soon.answer = connection.begin(
-                head_only=False, timeouts=timeouts, deadline=self._clock() + timeouts.total
-            )
+            connection.begin_soon(soon, timeouts=timeouts, deadline=self._clock() + timeouts.total)
             faults.reach(Point.BEFORE_FIRST_BYTE)
             if not connection.is_open():
                 why = f"{out.host}:{out.port} closed the connection before anything was sent"

@@ -29,6 +29,11 @@ class Waiter(Protocol):
     def set_result(self, result: None) -> None: ...
 
 
+class TakesWhole(Protocol):
+    def takes(self, data: bytes, heads: dict[bytes, Head]) -> bool:
+        """Whether that is a whole answer, by one of these heads, and all is done that it asks for."""
+
+
 class Connection(asyncio.Protocol):
     """The socket. Every change that `changed` may be waiting for ends in `_wake`."""
 
@@ -37,7 +42,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
         max_header_bytes: int,
-        heads: dict[bytes, Head] | None = None,
+        heads: dict[bytes, Head],
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -46,6 +51,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._socket: asyncio.ReadTransport | None = None  # what reads it, below TLS
         self._answer: AnswerReader | None = None
+        self._soon: TakesWhole | None = None  # who waits for a whole answer; until then nothing is read
         self._waiter: Waiter | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -78,14 +84,29 @@ class Connection(asyncio.Protocol):
         self._deadline = math.inf
 
     def begin(self, *, head_only: bool, timeouts: Timeouts, deadline: float) -> AnswerReader:
-        self._answer = AnswerReader(
+        self._expect(timeouts, deadline)
+        return self._read(head_only=head_only)
+
+    def begin_soon(self, soon: TakesWhole, *, timeouts: Timeouts, deadline: float) -> None:
+        """The same for one that is told when a whole answer is here, or else when something has changed."""
+        self._expect(timeouts, deadline)
+        self._soon = soon
+
+    def answer_of_soon(self) -> AnswerReader:
+        """Read from now on as any other. Nothing of it has been taken."""
+        return self._answer or self._read(head_only=False)
+
+    def _read(self, *, head_only: bool) -> AnswerReader:
+        answer = self._answer = AnswerReader(
             head_only=head_only, max_header_bytes=self._max_header_bytes, known=self._heads
         )
+        return answer
+
+    def _expect(self, timeouts: Timeouts, deadline: float) -> None:
         self._timeouts = timeouts
         self._deadline = deadline
         self._active_at = self._clock()
         self._arm(min(self._active_at + timeouts.idle, deadline))
-        return self._answer
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
@@ -139,8 +160,14 @@ class Connection(asyncio.Protocol):
         self.idle_since = self._clock()
         self.forget()
 
+    def end_whole(self) -> None:
+        """The same where all was sent and an answer has come by a head that came before: to be used again."""
+        self.reusable = True
+        self.idle_since = self._clock()
+
     def forget(self) -> None:
         """The same for an exchange in which nothing was written: the connection is what it was."""
+        self._soon = None
         if self._answer is not None:
             self._answer.release()
             self._answer = None
@@ -180,8 +207,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            self.abort()  # nobody asked
-            return
+            if self._soon is None:
+                self.abort()  # nobody asked
+                return
+            if self._soon.takes(data, self._heads):
+                return
+            answer = self._read(head_only=False)
         self._active_at = self._clock()
         answer.feed(data)
         if answer.problem:
@@ -192,7 +223,7 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def eof_received(self) -> None:
-        answer = self._answer
+        answer = self._awaited()
         if answer is None or answer.complete:
             return
         if not self._ended_properly():
@@ -205,7 +236,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        if self._answer is not None and not self._answer.complete:
+        answer = self._awaited()
+        if answer is not None and not answer.complete:
             self.fail(f"the connection broke: {exc or 'closed'}")
         self.abort()
         self._wake()
@@ -233,7 +265,8 @@ class Connection(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = None
-        if self._answer is None or self._answer.complete or self.failure:
+        answer = self._awaited()
+        if answer is None or answer.complete or self.failure:
             return
         now = self._clock()
         unwritten = self.unwritten()
@@ -256,6 +289,9 @@ class Connection(asyncio.Protocol):
         with contextlib.suppress(ssl.SSLError):
             return bool(tls.read(1) == b"")
         return False
+
+    def _awaited(self) -> AnswerReader | None:
+        return self._answer if self._soon is None else self.answer_of_soon()
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -1,7 +1,7 @@
 """An exchange that nobody awaits: the request is written, and mostly the next that comes is the whole answer.
 
-Whatever else comes (a part, a break, an answer that has to be looked at as it arrives) is for an ordinary
-exchange on the same connection, which goes on where this one is.
+Whatever else comes (a part, a break, a head that is new, an answer that is wanted in parts) is for an
+ordinary exchange on the same connection, which goes on where this one is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from proxy import faults
 from proxy.core.reachable import Said
 from proxy.faults import Point
-from proxy.upstream.answer import AnswerReader
+from proxy.upstream.answer import AnswerReader, Head, end_of_head, whole_by
 from proxy.upstream.base import Answered, Hears, Result, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.exchanging import exchange
@@ -26,14 +26,13 @@ class Lender(Protocol):
 
 
 class Soon:
-    """The connection tells it of changes as it tells a future."""
+    """The connection shows it what comes first, and tells it of changes as it tells a future."""
 
-    __slots__ = ("_connection", "_hears", "_lender", "_origin", "_sent_all", "_sink", "answer")
+    __slots__ = ("_connection", "_hears", "_lender", "_origin", "_sent_all", "_sink")
 
     def __init__(
         self, lender: Lender, origin: Origin, connection: Connection, sink: WholeSink, hears: Hears
     ) -> None:
-        self.answer: AnswerReader | None = None
         self._lender = lender
         self._origin = origin
         self._connection = connection
@@ -48,13 +47,32 @@ class Soon:
             faults.reach(Point.REQUEST_SENT)
         self._connection.tells(self)
 
+    def takes(self, data: bytes, heads: dict[bytes, Head]) -> bool:
+        found = whole_by(heads, data, end_of_head(data)) if self._sent_all else None
+        if found is None:
+            return False
+        (status, headers, length), body = found
+        connection = self._connection
+        try:
+            if not self._sink.wants(headers, length):
+                return False
+            self._sink.take(status, headers, body)
+        except Exception as error:
+            self._go_on(error)
+            return True
+        connection.tells(None)
+        connection.end_whole()
+        self._lender.is_over(self._origin, connection)
+        self._hears.answered(Answered(status))
+        return True
+
     def done(self) -> bool:
         return False
 
     def set_result(self, _: None) -> None:
         """Something has changed."""
-        connection, answer = self._connection, self.answer
-        assert answer is not None
+        connection = self._connection
+        answer = connection.answer_of_soon()
         failed: Exception | None = None
         if answer.complete and self._sent_all:
             try:
@@ -66,9 +84,15 @@ class Soon:
                     return
             except Exception as error:
                 failed = error
-        self._hears.goes_on(self._rest(answer, failed))
+        self._go_on(failed)
+
+    def _go_on(self, failed: Exception | None) -> None:
+        connection = self._connection
+        connection.tells(None)
+        self._hears.goes_on(self._rest(connection.answer_of_soon(), failed))
 
     async def _rest(self, answer: AnswerReader, failed: Exception | None) -> Result:
+        """`failed`: a defect of ours, and nothing is known of the answer."""
         connection = self._connection
         try:
             if failed is not None:

@@ -80,7 +80,7 @@ def test_a_write_that_makes_progress_is_not_idle() -> None:
             pass
 
     async def scenario() -> None:
-        connection = Connection(asyncio.get_running_loop(), lambda: now[0], 65536)
+        connection = Connection(asyncio.get_running_loop(), lambda: now[0], 65536, {})
         connection.connection_made(Draining())
         connection.begin(head_only=False, timeouts=Timeouts(connect=5, idle=10, total=600), deadline=600)
         connection.write(b"x")

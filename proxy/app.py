@@ -167,7 +167,7 @@ class App:
             limits=captures,
             observer=observer,
             upstream=workshop,
-            soon=upstream.send_soon,
+            soon=upstream.send_soon if spans is None else None,  # a span is its task's
             asked=upstream,
         )
         ledger, books = works.ledger, works.books
@@ -250,7 +250,7 @@ class App:
             ),
             refused=handler.refused_before_request,
             recall=recalls,
-            express=handler.express if spans is None else None,
+            express=handler.express,
         )
         listen = settings.listen
         server = await asyncio.get_running_loop().create_server(

@@ -57,6 +57,8 @@ class Carrier:
         self._clock = clock
         self._observer = observer
         self._is_stopping = is_stopping
+        # By upstream, rule and code: as many as there are figures of them.
+        self._tellers: dict[tuple[str, str, str], Callable[[float], None]] = {}
 
     async def carry_once(
         self,
@@ -185,5 +187,9 @@ class Carrier:
             flight.complete()
         seconds = self._clock.monotonic() - began
         flight.seconds += seconds
-        self._observer.sent(Sent(labels.upstream, labels.rule, result.code, seconds))
+        which = labels.upstream, labels.rule, result.code
+        tell = self._tellers.get(which)
+        if tell is None:
+            tell = self._tellers[which] = self._observer.sent_again(Sent(*which, 0.0))
+        tell(seconds)
         return result

@@ -54,7 +54,13 @@ class Observer(Protocol):
 
     def sent(self, told: Sent) -> None: ...
 
+    def sent_again(self, told: Sent) -> Callable[[float], None]:
+        """As `again`."""
+
     def store_took(self, operation: str, seconds: float) -> None: ...
+
+    def store_again(self, operation: str) -> Callable[[float], None]:
+        """As `again`."""
 
     def reloaded(self, *, good: bool, detail: str) -> None: ...
 
@@ -84,8 +90,16 @@ class Deaf:
     def sent(self, told: Sent) -> None:
         """Not listening."""
 
+    def sent_again(self, told: Sent) -> Callable[[float], None]:
+        """As if it were told anew."""
+        return lambda seconds: self.sent(told._replace(seconds=seconds))
+
     def store_took(self, operation: str, seconds: float) -> None:
         """Not listening."""
+
+    def store_again(self, operation: str) -> Callable[[float], None]:
+        """As if it were told anew."""
+        return lambda seconds: self.store_took(operation, seconds)
 
     def reloaded(self, *, good: bool, detail: str) -> None:
         """Not listening."""
@@ -139,6 +153,8 @@ class Everyone:
             return _to_all(who(hear))
 
         self._hear_calls = [one for one in observers if type(one).served is not Deaf.served]
+        self._hear_sends = [one for one in observers if type(one).sent is not Deaf.sent]
+        self._hear_the_store = [one for one in observers if type(one).store_took is not Deaf.store_took]
         self.served: Callable[[Served], None] = _of_a_call(who("served"))
         self.sent: Callable[[Sent], None] = all_who("sent")
         self.store_took: Callable[[str, float], None] = all_who("store_took")
@@ -150,3 +166,9 @@ class Everyone:
 
     def again(self, told: Served) -> Callable[[float], None]:
         return _of_a_call([one.again(told) for one in self._hear_calls])
+
+    def sent_again(self, told: Sent) -> Callable[[float], None]:
+        return _of_a_call([one.sent_again(told) for one in self._hear_sends])
+
+    def store_again(self, operation: str) -> Callable[[float], None]:
+        return _of_a_call([one.store_again(operation) for one in self._hear_the_store])

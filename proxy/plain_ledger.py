@@ -25,7 +25,7 @@ class PlainLedger:
         self._drafts = drafts
         self._answers = answers
         self._clock = clock
-        self._observer = observer
+        self._took = observer.store_again("swap")
         self._owner = self._actor = ""
 
     def takes(self, intent: Intent) -> bool:
@@ -59,7 +59,7 @@ class PlainLedger:
 
     def swapped(self, swap: Swap, began: float) -> bool:
         """Whether it is written, which is told."""
-        self._observer.store_took("swap", self._clock.monotonic() - began)
+        self._took(self._clock.monotonic() - began)
         return swap.won
 
     def _said_by(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -24,6 +25,8 @@ CANONICAL_VERSION = 1
 MAX_DEPTH = 200
 # More arrays and objects than this would take gigabytes, and the whole interpreter for seconds.
 MAX_CONTAINERS = 500_000
+# Numbers of up to so many characters are remembered once they are read.
+SHORT_NUMBER = 20
 # Integers below 10^18 are written plainly (common, and fast); other numbers as digits and exponent.
 PLAIN_DIGITS = 18
 
@@ -35,6 +38,11 @@ class NotCanonical(Exception):
 
 
 def _number(text: str) -> Json:
+    """Prices and the like come again and again."""
+    return _short_number(text) if len(text) <= SHORT_NUMBER else _exactly(text)
+
+
+def _exactly(text: str) -> Json:
     """`1`, `1.0`, `1e0`, `10e-1` alike; exact at any size; `1e999999999` is never expanded."""
     mantissa, _, exponent_text = text.lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -51,6 +59,9 @@ def _number(text: str) -> Json:
     if 0 <= exponent <= PLAIN_DIGITS - len(stripped):
         return int(sign + stripped + "0" * exponent)
     return orjson.Fragment(f"{sign}{stripped}e{exponent}")
+
+
+_short_number = lru_cache(maxsize=1024)(_exactly)
 
 
 def _integer(text: str) -> Json:

@@ -216,8 +216,22 @@ class MetricsObserver(Deaf):
         self._responses.values[told.upstream, told.rule, code] += 1
         self._upstream_seconds.observe((told.upstream, told.rule), told.seconds)
 
+    def sent_again(self, told: Sent) -> Callable[[float], None]:
+        responses = self._responses.values
+        which = told.upstream, told.rule, _CODES.get(told.code, told.code)
+        observe = self._upstream_seconds.observing((told.upstream, told.rule))
+
+        def count(seconds: float) -> None:
+            responses[which] += 1
+            observe(seconds)
+
+        return count
+
     def store_took(self, operation: str, seconds: float) -> None:
         self._store_seconds.observe((operation,), seconds)
+
+    def store_again(self, operation: str) -> Callable[[float], None]:
+        return self._store_seconds.observing((operation,))
 
     def batched(self, rows: int) -> None:
         """The store's own word: one commit, and what it carried."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
@@ -182,6 +183,10 @@ ENTRY_COLUMNS = ("at", "actor", "event", "from_state", "to_state", "why", "fence
 
 _STATES: dict[str | None, State | None] = {None: None, **{state.value: state for state in State}}
 _PLACES = {place.value: place for place in Place}
+# Columns that are fields as they are, taken together: one by one takes three times as long.
+_STATE = CALL_COLUMNS.index("state")
+_BEFORE_STATE = itemgetter(*CALL_COLUMNS[:_STATE])
+_BEHIND_STATE = itemgetter(*CALL_COLUMNS[_STATE + 1 : CALL_COLUMNS.index("answer_status")])
 _NO_ANSWER = (None, None, None, None, None, None)
 _NO_DOUBT = (None, None, None, None)
 
@@ -195,10 +200,8 @@ def call_to_row(call: Call) -> Row:
         doubt.since, doubt.reason, doubt.upstream_status, doubt.excerpt
     )  # fmt: skip
     return (
-        call.key, call.fingerprint, call.named_by, call.tenant, call.run, call.attempt, call.seq,
-        call.occurrence, call.upstream, call.rule, call.tool, call.safe, str(call.state), call.version,
-        call.fence, call.owner, call.created_at, call.sent_at, call.settled_at, call.expires_at, call.sends,
-        call.unresolved, call.request_blob, *told, *doubted, RECORD_VERSION, call.request,
+        *_BEFORE_STATE(call.__dict__), str(call.state), *_BEHIND_STATE(call.__dict__),
+        *told, *doubted, RECORD_VERSION, call.request,
         None if answer is None else answer.head, None if answer is None else answer.body, call.born,
         call.cost_usd, None if call.in_run is None else in_run_to_json(call.in_run),
         None if call.terms is None else terms_to_json(call.terms),

@@ -66,10 +66,11 @@ class Drafts:
 
     def _drawing(self, intent: Intent) -> Draw:
         """`_fresh` of all that are alike: outside runs, of nobody's permission, and with nothing veiled."""
-        like, seal = self._fresh(intent, "", None), self._codec.sealing(intent.stored(b""))
-        assert like.terms is None
-        assert not like.run
+        first, seal = self._fresh(intent, "", None), self._codec.sealing(intent.stored(b""))
+        assert first.terms is None
+        assert not first.run
         assert intent.veiled is None
+        like = evolve(first, request=b"", named_by=b"")  # what the first of them said is its own
 
         def draw(identity: Identity, body: bytes, now: float, owner: str) -> Call:
             key, fingerprint, named_by, arguments = identity

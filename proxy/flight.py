@@ -158,13 +158,17 @@ class Flight(WholeSink):
             try:
                 await landed
             finally:
-                self._first = self._begun = None  # also when it leaves
+                self.tells_nobody()  # also when it leaves
         elif self.stored is None:
             first.given = self.capture.reader()
 
     def tells(self, first: First, landed: Waiter) -> None:
         """The same for who asked before anything has come, and does not await it."""
         self._first, self._begun = first, landed
+
+    def tells_nobody(self) -> None:
+        """Who asked first has left."""
+        self._first = self._begun = None
 
     def _wake(self) -> None:
         begun, self._first, self._begun = self._begun, None, None  # what waits leads back to the flight

@@ -117,7 +117,8 @@ class Trip:
         flight.depart()
 
     def done(self) -> bool:
-        return self._left
+        """Never told once it has left."""
+        return False
 
     def set_result(self, _: None) -> None:
         """It has landed; or it is read in parts from now on, by whoever has a task."""
@@ -143,8 +144,9 @@ class Trip:
         connection.comes_back()
 
     def left(self) -> None:
-        """The client has. Its call goes on."""
+        """The client has. Its call goes on, and if that comes in parts, nobody reads them here."""
         self._left = True
+        self._live.flight.tells_nobody()
         self._live.leave()
         self._tell(None, 0, delivered=False)
 

@@ -27,6 +27,8 @@ _BORN = CALL_COLUMNS.index("born") + 1
 # A transaction that removes calls frees the pages of their bodies; others wait for it meanwhile.
 MOST_BYTES = 4 * 1024 * 1024
 BEYOND = 2**63 - 1  # above every id that SQLite gives
+# Most swaps outside runs: one for all of them.
+WON = Swap(True)
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
 # Without ON CONFLICT: what is not written takes no id, and ids are counted.
@@ -185,7 +187,7 @@ def swap(
         return Swap(False, get(connection, row[0]))
     if charge is not None:
         spending.apply(connection, charge)
-    return Swap(True)
+    return WON
 
 
 def _inserted(execute: Callable[..., object], row: Row) -> bool:

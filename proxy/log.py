@@ -21,6 +21,7 @@ from typing import TextIO
 
 import orjson
 
+from proxy.giving_way import give_way
 from proxy.observe import Deaf, Served
 
 # How long lines are gathered: waking the thread for each would cost more than writing them.
@@ -157,6 +158,7 @@ class LineWriter:
             self._thread, self._ending = None, False
 
     def _run(self) -> None:
+        give_way()
         while (lines := self._queue.get()) is not None:
             self._write(b"\n".join(lines) + b"\n")
             self._written += len(lines)

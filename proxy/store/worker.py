@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from proxy.errors import StoreUnavailable
+from proxy.giving_way import give_way
 
 
 class Waiting(Protocol):
@@ -34,9 +35,6 @@ Outcome: TypeAlias = tuple[Job, Any, BaseException | None]
 
 # Bounds how long the first of a batch waits for the last; far above what fits into one fsync.
 BATCH = 256
-import os
-TOGETHER = int(os.environ.get("TOG","64"))
-TURNS = int(os.environ.get("TURNS","16"))
 
 
 class Worker(ABC):
@@ -71,14 +69,7 @@ class Worker(ABC):
         if self._comes_alone and not self._under_way:
             self._hand_over()
         elif len(self._gathered) == 1:
-            self._loop.call_soon(self._hand_over_together, 0, TURNS)
-
-    def _hand_over_together(self, before: int, turns: int) -> None:
-        """As long as others come with each turn of the loop, they go together."""
-        if before < len(self._gathered) < TOGETHER and turns:
-            self._loop.call_soon(self._hand_over_together, len(self._gathered), turns - 1)
-        else:
-            self._hand_over()
+            self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -96,6 +87,7 @@ class Worker(ABC):
         self._thread.join()
 
     def _run(self) -> None:
+        give_way()
         jobs: list[Job] = []
         try:
             while not self._ending:

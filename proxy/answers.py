@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from proxy.core.headers import SEMEL_PREFIX, end_to_end, without_semel
-from proxy.core.intent import Answer, Call, Place, State
+from proxy.core.intent import Answer, Call, Place, State, answer_in_row
 from proxy.core.policy import Mode, Rule
 from proxy.observe import Observer
 from proxy.store.base import BlobLost, BlobRef, Store
@@ -107,14 +107,7 @@ class Answers:
                 if len(self._heads) >= HEADS:
                     self._heads.clear()
                 self._heads[headers] = head
-        return Answer(
-            status=status,
-            size=len(body),
-            recorded_at=now,
-            place=Place.INLINE,
-            head=head,
-            body=self._codec.seal_body(body),
-        )
+        return answer_in_row(status, now, head, self._codec.seal_body(body), size=len(body))
 
     async def place(self, call: Call, capture: Capture, rule: Rule, now: float) -> Answer:
         """The answer, its body put where it belongs. Blobs are durable before the row that names them."""

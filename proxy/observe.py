@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from proxy.core.intent import Call
 from proxy.core.policy import PolicySet
@@ -13,6 +13,8 @@ DIVERGED, POLLING, DRIFT, COLLECTED = "diverged", "looks-like-polling", "drift",
 RECOVERED = "recovered"
 
 T = TypeVar("T")
+# The call's id, the seconds it took, of these the upstream's, and its answer's size.
+TellsCall: TypeAlias = Callable[[str, float, float, int], None]
 
 
 class Served(NamedTuple):
@@ -51,6 +53,9 @@ class Observer(Protocol):
 
     def again(self, told: Served) -> Callable[[float], None]:
         """The very same may be told many times, but for the seconds it takes: what is called for each."""
+
+    def alike(self, told: Served) -> TellsCall:
+        """The same of calls that were delivered, and differ in no more than what is told of each."""
 
     def sent(self, told: Sent) -> None: ...
 
@@ -93,6 +98,16 @@ class Deaf:
     def sent_again(self, told: Sent) -> Callable[[float], None]:
         """As if it were told anew."""
         return lambda seconds: self.sent(told._replace(seconds=seconds))
+
+    def alike(self, told: Served) -> TellsCall:
+        """As if it were told anew."""
+
+        def tell(call: str, seconds: float, upstream_seconds: float, size: int) -> None:
+            self.served(
+                told._replace(call=call, seconds=seconds, upstream_seconds=upstream_seconds, size=size)
+            )
+
+        return tell
 
     def store_took(self, operation: str, seconds: float) -> None:
         """Not listening."""
@@ -166,6 +181,9 @@ class Everyone:
 
     def again(self, told: Served) -> Callable[[float], None]:
         return _of_a_call([one.again(told) for one in self._hear_calls])
+
+    def alike(self, told: Served) -> TellsCall:
+        return _to_all([one.alike(told) for one in self._hear_calls])
 
     def sent_again(self, told: Sent) -> Callable[[float], None]:
         return _of_a_call([one.sent_again(told) for one in self._hear_sends])

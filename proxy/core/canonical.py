@@ -79,16 +79,21 @@ def _no_constant(text: str) -> Json:
     raise NotCanonical(f"{text} is not JSON")
 
 
-_read_one = json.JSONDecoder(
+_decoder = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_number, parse_int=_integer, parse_constant=_no_constant
-).raw_decode
+)
+# What `raw_decode` wraps in another call; it has been there as long as that has.
+_read_one: Callable[[str, int], tuple[Json, int]] = _decoder.scan_once  # type: ignore[attr-defined]
 _WHITE_SPACE = " \t\n\r"  # JSON's; Python knows more
 
 
 def _decode(text: str) -> Json:
     """As the decoder's own, without its two looks for white space: mostly there is none at the ends."""
     text = text.strip(_WHITE_SPACE)
-    value, end = _read_one(text)
+    try:
+        value, end = _read_one(text, 0)
+    except StopIteration:
+        raise NotCanonical("no value") from None
     if end != len(text):
         raise NotCanonical("something follows the value")
     return value

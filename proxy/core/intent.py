@@ -93,7 +93,7 @@ class Place(Word):
     NOWHERE = "nowhere"  # it happened, its answer cannot be given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, as Call
 class Answer:
     """What the upstream (or a person) said. `head` and `body` are sealed: only the codec reads them."""
 
@@ -113,6 +113,23 @@ class Answer:
             raise ValueError("only an inline answer holds its body")
         if (self.place is Place.NOWHERE) != bool(self.why_nowhere):
             raise ValueError("an answer that cannot be given says why, and no other does")
+
+
+def answer_in_row(status: int, recorded_at: float, head: bytes, body: bytes, *, size: int) -> Answer:
+    """`Answer(...)` of what lies in the row, in a third of the time: nearly every call ends with one."""
+    answer = object.__new__(Answer)
+    fields = {
+        "status": status,
+        "size": size,
+        "recorded_at": recorded_at,
+        "place": Place.INLINE,
+        "head": head,
+        "body": body,
+        "blob": "",
+        "why_nowhere": "",
+    }
+    object.__setattr__(answer, "__dict__", fields)
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +243,14 @@ def begun(**values: Any) -> Call:  # noqa: ANN401 (fields of Call)
 
 def evolve(call: Call, **changes: Any) -> Call:  # noqa: ANN401 (fields of Call)
     """dataclasses.replace, in a quarter of the time: every send does this."""
-    return _of({**call.__dict__, **changes})
+    return _of(_changed(call, changes))
+
+
+def _changed(call: Call, changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy takes what stands there as it is; building another takes twice as long."""
+    values = call.__dict__.copy()
+    values.update(changes)
+    return values
 
 
 def next_state(state: State | None, event: Event) -> State:
@@ -247,7 +271,8 @@ def advance(
 ) -> tuple[Call, Entry]:
     """The call after `event`, and the history line that goes with it."""
     after = next_state(call.state, event)
-    moved = _of({**call.__dict__, **changes, "state": after, "version": call.version + 1})
+    changes["state"], changes["version"] = after, call.version + 1
+    moved = _of(_changed(call, changes))
     return moved, Entry(at, actor, event, call.state, after, why, moved.fence)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Protocol
 
 from proxy import faults
@@ -30,12 +29,9 @@ from proxy.front.reply import Written, composed, tells_length
 from proxy.front.turns import HttpRequest
 from proxy.front.whole import AllHere, Whole
 from proxy.observe import Observer, Served
-from proxy.stream import Whole as Answer
 
 # Frames of replies that are remembered: as many as there are heads of answers, mostly a few.
 FRAMES, LONGEST = 256, 4096
-# Stands for a call's id while a frame is made.
-_ID = "0123456789abcdef" * 2
 
 
 class GoesOn(Protocol):
@@ -76,19 +72,23 @@ class Express:
         which = status, headers, bool(flight.stored)
         frame = self._frames.get(which)
         if frame is None:
-            make = partial(own.live, headers, how="executed", stored=which[2], in_run=False, flight=flight)
-            whole = composed(status, make(_ID), b"")
+            told = own.live(headers, call, how="executed", stored=which[2], in_run=False, flight=flight)
             if status in BODILESS:
-                return composed(status, make(call), b""), 0
-            if not tells_length(headers) or whole.count(_ID.encode()) != 1 or len(whole) > LONGEST:
-                chunked = not tells_length(headers)
-                return composed(status, make(call), body, chunked=chunked), len(body)
-            before, _, after = whole.partition(_ID.encode())
-            if len(self._frames) >= FRAMES:
-                self._frames.clear()
-            frame = self._frames[which] = before, after
+                return composed(status, told, b""), 0
+            if not tells_length(headers):
+                return composed(status, told, body, chunked=True), len(body)
+            frame = self._framed(which, composed(status, told, b""), call.encode())
         before, after = frame
         return b"".join((before, call.encode(), after, body)), len(body)
+
+    def _framed(self, which: tuple[int, Headers, bool], head: bytes, call: bytes) -> tuple[bytes, bytes]:
+        """What stands around the call's id. Remembered, if that is clear, for others with such an answer."""
+        before, _, after = head.partition(call)
+        if head.count(call) == 1 and len(head) <= LONGEST:
+            if len(self._frames) >= FRAMES:
+                self._frames.clear()
+            self._frames[which] = before, after
+        return before, after
 
 
 class Trip:
@@ -128,43 +128,47 @@ class Trip:
             return
         reply, size = self._express.reply(live, self._call)
         live.leave()
-        delivered = False
         try:
             faults.reach(Point.REPLY_STARTED)
             connection.write_soon(reply)
             faults.reach(Point.REPLY_ENDED)
-            delivered = True
         except Exception as error:
-            if not isinstance(error, ConnectionError):
-                told = f"{type(error).__name__}: {error}"
-                self._express.observer.noted("reply-broken", call=self._call, error=told)
-            connection.abort()
+            self._broken(error, size)
+        else:
+            self._tell(size)
         connection.request_ended(AllHere(len(self._whole.body)))
-        self._tell(live.flight.whole, size, delivered=delivered)
         connection.comes_back()
+
+    def _broken(self, error: Exception, size: int) -> None:
+        flight = self._live.flight
+        assert flight.whole is not None
+        if not isinstance(error, ConnectionError):
+            told = f"{type(error).__name__}: {error}"
+            self._express.observer.noted("reply-broken", call=self._call, error=told)
+        self._connection.abort()
+        self._tell_undelivered(flight.whole.status, flight.seconds, size)
 
     def left(self) -> None:
         """The client has. Its call goes on, and if that comes in parts, nobody reads them here."""
         self._left = True
         self._live.flight.tells_nobody()
         self._live.leave()
-        self._tell(None, 0, delivered=False)
+        self._tell_undelivered(0, 0.0, 0)
 
-    def _tell(self, whole: Answer | None, size: int, *, delivered: bool) -> None:
-        upstream_seconds = 0.0 if whole is None else self._live.flight.seconds
-        self._express.observer.served(
-            Served(
-                *self._plan.labels,
-                "executed",
-                0 if whole is None else whole.status,
-                self._call,
-                "",
-                time.monotonic() - self._began,
-                upstream_seconds,
-                size,
-                delivered,
-            )
-        )
+    def _tell(self, size: int) -> None:
+        flight, tellers = self._live.flight, self._plan.tellers
+        assert flight.whole is not None
+        status = flight.whole.status
+        tell = tellers.get(status)
+        if tell is None:
+            told = Served(*self._plan.labels, "executed", status)
+            tell = tellers[status] = self._express.observer.alike(told)
+        tell(self._call, time.monotonic() - self._began, flight.seconds, size)
+
+    def _tell_undelivered(self, status: int, upstream_seconds: float, size: int) -> None:
+        seconds = time.monotonic() - self._began
+        told = Served(*self._plan.labels, "executed", status, self._call, "", seconds, upstream_seconds, size)
+        self._express.observer.served(told._replace(delivered=False))
 
     def _hand_over(self) -> None:
         if self._left:

@@ -38,6 +38,7 @@ from proxy.front.run_ref import agree
 from proxy.front.sending import Prepared, Sending
 from proxy.front.turns import HttpRequest
 from proxy.intended import Intent
+from proxy.observe import TellsCall
 from proxy.spool import Spool
 from proxy.stream import Capture
 
@@ -48,7 +49,7 @@ _BODY = Sending._fields.index("body")
 
 class Plan(NamedTuple):
     """`sending` has no body yet. `labels`: what is told of each. `capture`: how its answers are caught in
-    parts, where it may fly without stops."""
+    parts, where it may fly without stops; `tellers`: how those are told of then, by their status."""
 
     policies: PolicySet
     upstream: Upstream
@@ -56,7 +57,8 @@ class Plan(NamedTuple):
     name: Callable[[bytes], Identity]
     sending: Sending
     labels: Labels
-    capture: Callable[[], Capture] | None = None
+    capture: Callable[[], Capture] | None
+    tellers: dict[int, TellsCall]
 
     def prepared(self, identity: Identity, body: bytes) -> Prepared:
         """What is sent and written down of a call of this name."""
@@ -139,7 +141,7 @@ class Plans:
         labels = Incoming(upstream, named.match, named.safe, sending, None).labels()
         assert sending.prepared is not None
         capture = self._capture_of(sending.prepared.intent)
-        return Plan(policies, upstream, named.match, name, sending, labels, capture)
+        return Plan(policies, upstream, named.match, name, sending, labels, capture, {})
 
 
 def _is_plain(rule: Rule) -> bool:

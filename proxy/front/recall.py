@@ -86,8 +86,10 @@ class Recall:
 
     def answer(self, data: bytes, write: Callable[[bytes], None]) -> bool:
         """Whether `data` is a request that is known, and was answered by `write`."""
+        if self._is_hopeless() or len(data) > LONGEST:
+            return False
         stamp = self._stamp()
-        if stamp is None or len(data) > LONGEST or self._is_hopeless():
+        if stamp is None:
             return False
         began, now = self._monotonic(), self._now()
         ticket = self._ticket(data)

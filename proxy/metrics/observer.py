@@ -15,7 +15,7 @@ from proxy.core.intent import Call
 from proxy.core.policy import PolicySet
 from proxy.metrics import standing, zeros
 from proxy.metrics.counting import Counter, Figures, Histogram, Level, Reading
-from proxy.observe import COLLECTED, DIVERGED, DRIFT, POLLING, RECOVERED, Deaf, Sent, Served
+from proxy.observe import COLLECTED, DIVERGED, DRIFT, POLLING, RECOVERED, Deaf, Sent, Served, TellsCall
 from proxy.store.base import Census
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -181,6 +181,21 @@ class MetricsObserver(Deaf):
                 self._count(alike, times)
 
         return gather
+
+    def alike(self, told: Served) -> TellsCall:
+        if told.problem or told.status not in _FETCHED:
+            return super().alike(told)
+        calls, which = self._calls.values, (told.upstream, told.rule, told.mode, told.status)
+        took = self._call_seconds.observing((told.upstream, told.status))
+        added = self._added_seconds.observing((told.upstream,))
+
+        def count(call: str, seconds: float, upstream_seconds: float, size: int) -> None:
+            calls[which] += 1
+            took(seconds)
+            if upstream_seconds > 0:
+                added(max(0.0, seconds - upstream_seconds))
+
+        return count
 
     def _count(self, alike: _Alike, times: list[float]) -> None:
         """As `served` would have counted each."""

@@ -120,11 +120,10 @@ class HttpUpstream:
         connection = None if out.method == "HEAD" or self._closed else self._take_idle(origin, out.max_idle)
         if connection is None:
             return None
-        timeouts = out.timeouts
         soon = Soon(self, origin, connection, sink, hears)
         self._busy.add(connection)
         try:
-            connection.begin_soon(soon, timeouts=timeouts, deadline=self._clock() + timeouts.total)
+            connection.begin_soon(soon, out.timeouts)
             faults.reach(Point.BEFORE_FIRST_BYTE)
             if not connection.is_open():
                 why = f"{out.host}:{out.port} closed the connection before anything was sent"

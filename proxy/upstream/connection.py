@@ -84,12 +84,14 @@ class Connection(asyncio.Protocol):
         self._deadline = math.inf
 
     def begin(self, *, head_only: bool, timeouts: Timeouts, deadline: float) -> AnswerReader:
-        self._expect(timeouts, deadline)
+        self._expect(timeouts, self._clock(), deadline)
         return self._read(head_only=head_only)
 
-    def begin_soon(self, soon: TakesWhole, *, timeouts: Timeouts, deadline: float) -> None:
-        """The same for one that is told when a whole answer is here, or else when something has changed."""
-        self._expect(timeouts, deadline)
+    def begin_soon(self, soon: TakesWhole, timeouts: Timeouts) -> None:
+        """The same from now on, for one that is told when a whole answer is here, or else when something has
+        changed."""
+        now = self._clock()
+        self._expect(timeouts, now, now + timeouts.total)
         self._soon = soon
 
     def answer_of_soon(self) -> AnswerReader:
@@ -102,11 +104,11 @@ class Connection(asyncio.Protocol):
         )
         return answer
 
-    def _expect(self, timeouts: Timeouts, deadline: float) -> None:
+    def _expect(self, timeouts: Timeouts, now: float, deadline: float) -> None:
         self._timeouts = timeouts
         self._deadline = deadline
-        self._active_at = self._clock()
-        self._arm(min(self._active_at + timeouts.idle, deadline))
+        self._active_at = now
+        self._arm(min(now + timeouts.idle, deadline))
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None

@@ -55,11 +55,9 @@ class Database:
 
     def connect(self, patience: Patience, *, reading: bool = False) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READWRITE  # never CREATE: the file is made beforehand, with its mode
-        connection = apsw.Connection(
-            str(self.path), flags=flags, vfs=self.vfs, statementcachesize=STATEMENTS
-        )
+        connection = apsw.Connection(str(self.path), flags=flags, vfs=self.vfs, statementcachesize=STATEMENTS)
         try:
-            # Texts are constant and plans do not hang on values: without this some are planned anew each time.
+            # Texts are constant and plans do not hang on values: else some are planned anew each time.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             connection.set_busy_handler(patience.wait)
             if connection.pragma("journal_mode") != "wal":

@@ -14,7 +14,7 @@ A request flows downward through these files:
                    it; nonstop.py is the same for a plain call that goes by the book, without a task
     doubts.py      calls in doubt that are asked for again: sent again under their key, or asked about
     flight.py      one call on its way; stream.py captures its answer, judge.py says what it means
-    ledger.py      claims and settlements that survive a store in trouble (plain_ledger.py: that nobody awaits);
+    ledger.py      claims and settlements that survive a store in trouble; plain_ledger.py: without waiting;
                    drafting.py is what is claimed, and taken out of a budget; answers.py, refusals.py,
                    overspent.py
     upstream/      the only outgoing I/O

@@ -130,8 +130,7 @@ class HttpUpstream:
             elif not may_send():
                 why = MAY_NOT
             else:
-                connection.write(head if body is None else head + body.whole())
-                soon.wait()
+                soon.wait(connection.write(head if body is None else head + body.whole()))
                 return soon
         except BaseException:
             connection.reusable = False

@@ -110,12 +110,14 @@ class Connection(asyncio.Protocol):
         self._active_at = now
         self._arm(min(now + timeouts.idle, deadline))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
+        """How much is not written yet, of this and of what was before it."""
         assert self._transport is not None
         self.reusable = False
         self._transport.write(data)
         self._active_at = self._clock()
-        self._unwritten = self._transport.get_write_buffer_size()
+        left = self._unwritten = self._transport.get_write_buffer_size()
+        return left
 
     def take(self) -> bytes:
         """All that has come of the body since the last time; reading goes on if it was paused."""

@@ -40,9 +40,9 @@ class Soon:
         self._hears = hears
         self._sent_all = False
 
-    def wait(self) -> None:
-        """The request is written."""
-        if not self._connection.unwritten():
+    def wait(self, unwritten: int) -> None:
+        """The request is written, or so much of it will be."""
+        if not unwritten:
             self._sent_all = True
             faults.reach(Point.REQUEST_SENT)
         self._connection.tells(self)

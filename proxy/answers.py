@@ -103,7 +103,7 @@ class Answers:
         head = self._heads.get(headers) if not call.run else None
         if head is None:
             head = self._codec.seal_head(_kept_of(headers, in_run=bool(call.run)))
-            if not call.run and len(head) <= HEAD_SIZE:
+            if not call.run and sum([len(name) + len(value) for name, value in headers]) <= HEAD_SIZE:
                 if len(self._heads) >= HEADS:
                     self._heads.clear()
                 self._heads[headers] = head

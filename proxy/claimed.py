@@ -1,11 +1,11 @@
-"""How a claim can end."""
+"""How a claim can end, and a first try to settle that did not come to its end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from proxy.core.intent import Call
+from proxy.core.intent import Answer, Call
 from proxy.errors import StoreUnavailable
 
 
@@ -27,4 +27,12 @@ class Uncertain:
     error: StoreUnavailable
 
 
+class Tried(NamedTuple):
+    """With which answer, which may stand there by now; and what the store said, if it failed."""
+
+    answer: Answer | None = None
+    failed: StoreUnavailable | None = None
+
+
+UNTRIED = Tried()
 ClaimResult: TypeAlias = Claimed | RaceLost | Uncertain

@@ -38,9 +38,9 @@ class Exchange:
         self._flights = flights
         self._clock = clock
 
-    async def ask(self, ask: Ask, boarded: Live | None = None) -> Reply:
-        """`boarded`: whoever asks has taken off already, and waits for that first."""
-        patience = Patience.of(ask.rule, self._clock.monotonic())
+    async def ask(self, ask: Ask, boarded: Live | None = None, since: float = 0.0) -> Reply:
+        """`boarded`: whoever asks has taken off already, then, and waits for that first."""
+        patience = Patience.of(ask.rule, since or self._clock.monotonic())
         unread = boarded is not None or (
             not self._flights.stopping and self._ledger.expects_nothing(ask.identity.key)
         )

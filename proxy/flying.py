@@ -161,6 +161,8 @@ class Flights:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.note_defect(error)
+        if task.cancelled() and flight.identity is not None and not flight.is_over:  # it had not begun
+            flight.refuse(in_progress(flight.identity.id))
 
     def forget(self, flight: Flight) -> None:
         """It has landed."""

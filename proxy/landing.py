@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from proxy import faults
 from proxy.asking import Source
 from proxy.carrying import Carrier
+from proxy.claimed import UNTRIED, Tried
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.intent import Call, Event
@@ -103,7 +104,13 @@ class Landing:
         return judge(result, flight.capture, intent.rule, call, self._clock.now())
 
     async def settle(
-        self, flight: Flight, intent: Intent, call: Call, judgement: Judgement, patience: float
+        self,
+        flight: Flight,
+        intent: Intent,
+        call: Call,
+        judgement: Judgement,
+        patience: float,
+        tried: Tried = UNTRIED,
     ) -> None:
         """The caller sees the end only after the record is durable; if that never happens, never."""
         deadline = self._clock.monotonic() + patience
@@ -122,7 +129,7 @@ class Landing:
                 settlement = settlement._replace(why=f"{settlement.why}, and not what was recorded before")
                 self._observer.noted(DRIFT, call=call.id, upstream=call.upstream, rule=call.rule)
         kept = (flight.whole or flight.capture) if judgement.keeps_answer else None
-        settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble)
+        settled = await self._ledger.settle(call, settlement, kept, intent.rule, on_trouble, tried)
         faults.reach(Point.SETTLED)
         if flight.is_over:
             return

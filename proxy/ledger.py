@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.answers import Answers
-from proxy.claimed import Claimed, ClaimResult, RaceLost, Uncertain
+from proxy.claimed import UNTRIED, Claimed, ClaimResult, RaceLost, Tried, Uncertain
 from proxy.clock import Clock
 from proxy.core import approval as asking
 from proxy.core import decide as core
@@ -210,13 +210,17 @@ class Ledger:
         kept: Whole | Capture | None,
         rule: Rule,
         on_trouble: Callable[[StoreUnavailable], None],
+        tried: Tried = UNTRIED,
     ) -> Call | None:
         """The settled row once it is durable; None where another owner has the call by now. Waits out a
         store in trouble; `on_trouble` hears of every failure."""
-        placed: Answer | None = None
+        placed, failed = tried
         placed_at, pause = 0.0, FIRST_PAUSE
         while True:
             try:
+                if failed is not None:
+                    error, failed = failed, None
+                    raise error
                 if isinstance(kept, Whole):
                     placed = placed or self.answers.in_row(call, kept, self._clock.now())
                 elif kept is not None and (

@@ -9,13 +9,16 @@ at that very point to a task, under the same name, with what is known by then.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from proxy import faults
 from proxy.asking import Labels
+from proxy.claimed import Tried
 from proxy.core.identity import Identity
-from proxy.core.intent import Call
+from proxy.core.intent import Answer, Call
 from proxy.errors import StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight
@@ -36,6 +39,7 @@ class Nonstop(Flight):
 
     _call: Call | None = None  # as it is, or may be, claimed
     _judgement: Judgement | None = None  # by which it is being settled
+    _answer: Answer | None = None  # and with which answer
     _way: UnderWay | None = None  # while the upstream has it
     _began = 0.0  # the step that is waited for
     _stands = False  # the claim is durable
@@ -87,7 +91,7 @@ class Nonstop(Flight):
         if not isinstance(error, StoreUnavailable):
             self._fail(error)
         elif self._judgement is not None:
-            self._settle_patiently(self._judgement)
+            self._settle_patiently(self._judgement, error)
         else:
             self._uncertain(self._call, error)
 
@@ -158,9 +162,11 @@ class Nonstop(Flight):
         self._began = flights.clock.monotonic()
         kept = self.whole if judgement.keeps_answer else None
         try:
-            flights.ledger.plain.settle_soon(call, judgement.settlement, kept, self)
-        except StoreUnavailable:
-            self._settle_patiently(judgement)
+            settled = flights.ledger.plain.settle_soon(call, judgement.settlement, kept, self)
+        except StoreUnavailable as error:
+            self._settle_patiently(judgement, error)
+        else:
+            self._answer = settled.answer
 
     def _on_settlement(self, swap: Swap, judgement: Judgement) -> None:
         if not self._flights.ledger.plain.swapped(swap, self._began):
@@ -176,6 +182,7 @@ class Nonstop(Flight):
     def _go_on(self, rest: Coroutine[Any, Any, None]) -> None:
         """In a task from here on."""
         self._hears = False
+        self.on_defect = partial(self._flights.note_defect, secrets=self._intent.secrets)
         self._flights.goes_on(self, rest)
 
     def _uncertain(self, call: Call | None, error: StoreUnavailable) -> None:
@@ -189,11 +196,12 @@ class Nonstop(Flight):
         landing = self._flights.landing
         self._go_on(landing.carry_out(self, self._intent, self._outgoing, self._call, begun=begun))
 
-    def _settle_patiently(self, judgement: Judgement) -> None:
+    def _settle_patiently(self, judgement: Judgement, failed: StoreUnavailable | None = None) -> None:
         """It may have landed: whoever settles looks at what stands there."""
         assert self._call is not None
-        patience = self._outgoing.timeouts.total
-        self._go_on(self._flights.landing.settle(self, self._intent, self._call, judgement, patience))
+        patience, tried = self._outgoing.timeouts.total, Tried(self._answer, failed)
+        landing = self._flights.landing
+        self._go_on(landing.settle(self, self._intent, self._call, judgement, patience, tried))
 
     def _fail(self, error: BaseException) -> None:
         """A defect of ours. Before the claim stands nothing was sent; from then on it is doubt."""
@@ -211,7 +219,10 @@ class Nonstop(Flight):
     def stop(self) -> bool:
         way, self._way = self._way, None
         if way is None:
-            return super().stop()
+            is_sending = super().stop()
+            if not is_sending and not self._hears:  # its task may not have come to the send yet
+                asyncio.get_running_loop().call_soon(super().stop)
+            return is_sending
         self.stopped = True
         way.abandon()
         why = "semel stopped waiting for the answer"

@@ -66,9 +66,10 @@ class Connection(Arrives):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closing = True
-        if self._trip is not None:
-            self._trip.left()
-        super().connection_lost(exc)
+        try:
+            self._ends_trip()
+        finally:
+            super().connection_lost(exc)
         self._stop_timer()
         self._stop_write_timer()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from proxy import faults
@@ -126,9 +127,9 @@ class Trip:
         if live.given is not None:
             asyncio.get_running_loop().call_soon(self._hand_over)
             return
-        reply, size = self._express.reply(live, self._call)
-        live.leave()
+        size = 0
         try:
+            reply, size = self._express.reply(live, self._call)
             faults.reach(Point.REPLY_STARTED)
             connection.write_soon(reply)
             faults.reach(Point.REPLY_ENDED)
@@ -136,16 +137,18 @@ class Trip:
             self._broken(error, size)
         else:
             self._tell(size)
-        connection.request_ended(AllHere(len(self._whole.body)))
-        connection.comes_back()
+        finally:
+            live.leave()
+            connection.request_ended(AllHere(len(self._whole.body)))
+            connection.comes_back()
 
     def _broken(self, error: Exception, size: int) -> None:
-        flight = self._live.flight
+        flight, connection = self._live.flight, self._connection
         assert flight.whole is not None
+        connection.abort()
         if not isinstance(error, ConnectionError):
             told = f"{type(error).__name__}: {error}"
             self._express.observer.noted("reply-broken", call=self._call, error=told)
-        self._connection.abort()
         self._tell_undelivered(flight.whole.status, flight.seconds, size)
 
     def left(self) -> None:
@@ -175,4 +178,4 @@ class Trip:
             return
         request = HttpRequest(self._whole, self._connection)
         boarded = Boarded(self._plan, self._live, self._began)
-        self._connection.takes_over(self._express.serve(request, boarded), request)
+        self._connection.takes_over(partial(self._express.serve, request, boarded), request)

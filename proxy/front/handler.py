@@ -144,7 +144,10 @@ class Handler:
         tale.call = incoming.ask.identity.id
         if boarded is not None:
             tale.boards(boarded.live)
-        reply = await self._exchange.ask(incoming.ask, boarded and boarded.live)
+        if boarded is None:
+            reply = await self._exchange.ask(incoming.ask)
+        else:
+            reply = await self._exchange.ask(incoming.ask, boarded.live, boarded.began)
         assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
         if isinstance(reply, Live) and reply.whole is not None:
             return self._giver.at_once(reply, reply.whole, writer, tale)

@@ -139,8 +139,9 @@ class Plans:
             return None
         sending = sending_of(asked, upstream, named.match, named.safe, self._namer).prepare(named.identity)
         labels = Incoming(upstream, named.match, named.safe, sending, None).labels()
-        assert sending.prepared is not None
-        capture = self._capture_of(sending.prepared.intent)
+        # What is said of the body's length in the head holds for all of them.
+        intent = sending.prepared_for(named.identity, body).intent
+        capture = None if method == "HEAD" else self._capture_of(intent)
         return Plan(policies, upstream, named.match, name, sending, labels, capture, {})
 
 

@@ -186,11 +186,12 @@ class Turns(web_protocol.RequestHandler):
         try:
             awaited = turn.send(None)
         except StopIteration as ended:
-            if ended.value:
+            if ended.value and not self._messages:
                 self._waiter = waiter
                 self._await_the_next()
                 return
-            self._begun = _Begun(_last(), None)
+            if not ended.value:
+                self._begun = _Begun(_last(), None)
         except BaseException as error:
             self._begun = _Begun(_last(error), None)
         else:
@@ -211,9 +212,7 @@ class Turns(web_protocol.RequestHandler):
         """The reply is written. Mostly the next request is all that is waited for now."""
         self._trip, waiter, self._parked = None, self._parked, None
         assert waiter is not None
-        self._request_in_progress = False
-        if self._handler_waiter is not None and not self._handler_waiter.done():
-            self._handler_waiter.set_result(None)
+        self._turn_is_over()
         if waiter.done():
             return  # the connection is gone
         self._keepalive = True
@@ -225,11 +224,27 @@ class Turns(web_protocol.RequestHandler):
             return
         waiter.set_result(None)
 
-    def takes_over(self, serving: Awaitable[Reply], request: HttpRequest) -> None:
+    def takes_over(self, serve: Callable[[], Awaitable[Reply]], request: HttpRequest) -> None:
         """The task goes on with a turn that was set out on. Nobody else is at work."""
-        self._trip, waiter, self._parked = None, self._parked, None
+        waiter = self._parked
         assert waiter is not None
-        self._take(self._turn(request, serving), waiter)
+        if waiter.done():
+            return  # the connection is on its way out, and will say so
+        self._trip = self._parked = None
+        self._take(self._turn(request, serve()), waiter)
+
+    def _ends_trip(self) -> None:
+        """The client has left."""
+        trip, self._trip = self._trip, None
+        if trip is not None:
+            self._turn_is_over()
+            trip.left()
+
+    def _turn_is_over(self) -> None:
+        """Whoever shuts down waits for that."""
+        self._request_in_progress = False
+        if self._handler_waiter is not None and not self._handler_waiter.done():
+            self._handler_waiter.set_result(None)
 
     async def _written(self) -> bool:
         if self._paused:
@@ -268,9 +283,7 @@ class Turns(web_protocol.RequestHandler):
             if self._paused:  # else there is nothing to wait for
                 await reply.write_eof()
         finally:
-            self._request_in_progress = False
-            if self._handler_waiter is not None and not self._handler_waiter.done():
-                self._handler_waiter.set_result(None)
+            self._turn_is_over()
         self._keepalive = reply.keep_alive
         if request.stream is not None and not request.stream.is_eof() and not self._force_close:
             await self._linger(request.stream)

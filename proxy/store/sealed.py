@@ -156,7 +156,11 @@ class _Opened:
 
     def set_result(self, swap: Swap) -> None:
         if swap.present is not None:
-            swap = replace(swap, present=self._rows.opened(swap.present))
+            try:
+                swap = replace(swap, present=self._rows.opened(swap.present))
+            except Exception as error:
+                self.set_exception(error)
+                return
         self._told.set_result(swap)
 
 

@@ -11,19 +11,17 @@ from proxy.store.base import Swap, Told
 
 
 class TellsByTask:
-    _telling: frozenset[asyncio.Task[Swap]] = frozenset()  # nobody else holds them
+    _telling: set[asyncio.Task[Swap]]  # nobody else holds them
 
     @abstractmethod
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap: ...
 
     def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
         task = asyncio.get_running_loop().create_task(self.swap(call, entry, expected=expected))
-        self._telling |= {task}
-        task.add_done_callback(self._forget)
+        telling: set[asyncio.Task[Swap]] = self.__dict__.setdefault("_telling", set())
+        telling.add(task)
+        task.add_done_callback(telling.discard)
         task.add_done_callback(partial(tell, told))
-
-    def _forget(self, task: asyncio.Task[Swap]) -> None:
-        self._telling -= {task}
 
 
 def tell(told: Told, future: asyncio.Future[Swap]) -> None:

@@ -130,10 +130,14 @@ class Worker(ABC):
         for (_, _, future), result, error in outcomes:
             if future.done():
                 continue  # its waiter was cancelled
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+            try:
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+            except Exception as defect:  # of whoever was told: the others are told all the same
+                told = {"message": "a waiter of the store's failed", "exception": defect}
+                self._loop.call_exception_handler(told)
 
     def _end(self, jobs: list[Job]) -> None:
         """The thread is gone. After `close` nothing is left to do; if it died, `jobs` were in its hands, and

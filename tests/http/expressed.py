@@ -23,7 +23,7 @@ from proxy.ledger import NEW_IN_A_ROW
 from tests.forward.scene import Client, client
 from tests.http.planned import JSON, Pair, Side, compared, pair, planning, post, rule
 from tests.inside import Answer, until
-from tests.origin import ECHO, Script
+from tests.origin import ECHO, READ_ALL, Echo, Script, Wait
 
 # Bodies that warm are none that a test asks with.
 WARM = range(900_000, 900_000 + NEW_IN_A_ROW + 1)
@@ -98,16 +98,12 @@ async def warm(there: Side) -> None:
 
 @asynccontextmanager
 async def express(
-    tmp_path: Path,
-    *scripts: Script,
-    rules: str = rule(),
-    settings: Mapping[str, object] | None = None,
+    tmp_path: Path, trips: Trips, *, more: str = "", settings: Mapping[str, object] | None = None
 ) -> AsyncIterator[Side]:
-    """One semel, warm. `scripts`: for what comes then."""
-    async with planning(tmp_path, ECHO, rules=rules, settings=settings) as there:
+    """One semel, warm. `more`: further lines of the policy."""
+    async with planning(tmp_path, ECHO, more=more, settings=settings) as there:
         await warm(there)
-        for script in scripts:
-            there.origin.then(script)
+        trips.forget()
         yield there
 
 
@@ -124,13 +120,16 @@ async def both_ways(
 
 
 @asynccontextmanager
-async def talking(there: Side, trips: Trips) -> AsyncIterator[Client]:
-    """A connection whose next request goes by express, over a connection upstream that is warm."""
+async def talking(there: Side, trips: Trips, *scripts: Script) -> AsyncIterator[Client]:
+    """A connection whose next request goes by express, over one upstream that is warm. `scripts`: what is
+    answered to it and those behind it."""
     async with client(there.port) as outside:
         got = await asked(outside, NOBODY)
         assert (got.semel, got.body) == ("executed", echo(NOBODY))
         assert trips.out[-1] == body(NOBODY)
         trips.forget()
+        for script in scripts:
+            there.origin.then(script)
         yield outside
 
 
@@ -147,3 +146,16 @@ async def landed(there: Side) -> None:
 
 def in_the_air(there: Side) -> list[Flight]:
     return list(there.app.flights._aloft)
+
+
+def slow(go_on: asyncio.Event, *steps: bytes) -> Script:
+    """An upstream that answers when it is told to. `steps`: what, if it does not say what it was asked."""
+    return (*READ_ALL, Wait(go_on), *(steps or (Echo(),)))
+
+
+async def ends_once(there: Side, before: int, again: tuple[int, str]) -> None:
+    """The call `ask(0)` has landed. It was sent once, and who asks again is told so."""
+    await landed(there)
+    got = await there.ask(ask(0))
+    assert (got.status, got.semel) == again
+    assert there.origin.started == before + 1

@@ -6,17 +6,32 @@ Sent, written down, answered, told and counted. What comes in between is in the 
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from proxy.flight import Flight
+from proxy.front.connection import Connection
+from proxy.front.express import Trip
 from proxy.nonstop import Nonstop
 from proxy.upstream.soon import Soon
-from tests.http.expressed import Trips, ask, body, both_ways, echo, in_the_air
+from tests.http.expressed import (
+    Trips,
+    ask,
+    asked,
+    body,
+    both_ways,
+    echo,
+    express,
+    in_the_air,
+    landed,
+    talking,
+)
 from tests.http.planned import Pair, Side, Told, compared, ended_alike
 from tests.http.streaming import chunk
+from tests.http.test_circles import kept
 from tests.inside import until
 from tests.origin import READ_ALL, Close, Reset, Script, Step, Wait, answer
 
@@ -169,3 +184,37 @@ async def test_every_answer_ends_as_by_the_long_way(tmp_path: Path, trips: Trips
         await ended_alike(both)
     assert both.planned.lines() == both.long.lines()
     assert "geheim" not in both.planned.log.getvalue()
+
+
+async def test_of_five_hundred_calls_nothing_stays(tmp_path: Path, trips: Trips) -> None:
+    """On one connection and on others, answered whole and in parts: no flight, no trip, no name; and nothing
+    that only the collector would find, least of all a body."""
+    parts = HEAD + TEXT[:9], TEXT[9:]
+    async with express(tmp_path, trips) as there, talking(there, trips) as outside:
+        with kept(b'{"n":') as found:
+            for n in range(500):
+                if n % 50 == 49:
+                    go_on = asyncio.Event()
+                    there.origin.then((*READ_ALL, parts[0], Wait(go_on), parts[1]))
+                    letting_go = asyncio.create_task(_let_go(there, go_on))
+                    assert (await asked(outside, n)).body == TEXT
+                    await letting_go
+                else:
+                    got = await (there.ask(ask(n)) if n % 10 == 0 else asked(outside, n))
+                    assert got.body == echo(n)
+            await landed(there)
+        assert found == []
+        assert len(trips.out) == len(trips.back) + len(trips.handed) == 500
+        assert len(trips.handed) == 10
+        await until(lambda: len(there.app._listener.connections) == 1)
+        (connection,) = there.app._listener.connections
+        assert isinstance(connection, Connection)
+        assert (connection._trip, connection._parked, connection._begun) == (None, None, None)
+        assert there.app.flights._aloft == {}
+        assert not gathered(Trip, Nonstop)
+
+
+def gathered(*kinds: type) -> list[object]:
+    """All there are of these kinds."""
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, kinds)]

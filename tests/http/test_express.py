@@ -14,9 +14,10 @@ import pytest
 
 from proxy.flight import Flight
 from proxy.front.connection import Connection
-from proxy.front.express import Trip
+from proxy.front.express import FRAMES, Trip
 from proxy.nonstop import Nonstop
 from proxy.upstream.soon import Soon
+from tests.forward.scene import client
 from tests.http.expressed import (
     Trips,
     ask,
@@ -29,10 +30,10 @@ from tests.http.expressed import (
     landed,
     talking,
 )
-from tests.http.planned import Pair, Side, Told, compared, ended_alike
+from tests.http.planned import Pair, Side, Told, compared, ended_alike, post
 from tests.http.streaming import chunk
 from tests.http.test_circles import kept
-from tests.inside import until
+from tests.inside import read_answer, until
 from tests.origin import READ_ALL, Close, Reset, Script, Step, Wait, answer
 
 
@@ -83,6 +84,11 @@ KINDS = {
     "whole": Kind((HEAD + TEXT,), awaited=False),
     "nothing but a head": Kind((answer(201, b""),), 201, awaited=False),
     "many headers": Kind((answer(202, TEXT, *MANY),), 202, awaited=False),
+    "a header like the id that stands for one": Kind(
+        (answer(200, TEXT, (b"X-Id", b"0123456789abcdef" * 2)),), awaited=False
+    ),
+    "a long head": Kind((answer(200, TEXT, (b"X-Long", b"x" * 5000)),), awaited=False),
+    "more than it said": Kind((HEAD + TEXT + b"and more", Close()), awaited=False),
     "two segments": Kind((HEAD + TEXT[:9], PAUSE, TEXT[9:])),
     "head and body apart": Kind((HEAD, PAUSE, TEXT)),
     "half a head": Kind((HEAD[:25], PAUSE, HEAD[25:] + TEXT), awaited=False),
@@ -184,6 +190,39 @@ async def test_every_answer_ends_as_by_the_long_way(tmp_path: Path, trips: Trips
         await ended_alike(both)
     assert both.planned.lines() == both.long.lines()
     assert "geheim" not in both.planned.log.getvalue()
+
+
+async def test_every_reply_has_the_head_of_its_own_answer(tmp_path: Path, trips: Trips) -> None:
+    """Of more heads than are remembered, each twice: with its own id, headers and body."""
+    async with express(tmp_path, trips) as there, talking(there, trips) as outside:
+        ids = set()
+        for n in range(2 * (FRAMES + 10)):
+            which = b"%d" % (n // 2)
+            there.origin.then((*READ_ALL, answer(200 + n // 2 % 2, which * 2, (b"X-Which", which))))
+            got = await asked(outside, n)
+            assert (got.status, got.get("X-Which"), got.body) == (200 + n // 2 % 2, which.decode(), which * 2)
+            ids.add(got.get("Semel-Call"))
+        assert len(trips.out) == len(trips.back) == len(ids) == 2 * (FRAMES + 10)
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+async def test_a_long_body_goes_by_express_too(tmp_path: Path, trips: Trips, pieces: int) -> None:
+    """However it is cut up as it comes: sent as it is, written down as by the long way."""
+    bodies = [b'"%s"' % (b"%06d" % n * 10_000) for n in range(4)]
+    async with both_ways(tmp_path) as both:
+        await compared(both, *map(post, bodies[:2]))
+        trips.forget()
+        (one,) = await compared(both, post(bodies[2]))
+        assert [sent for _, sent in one.sent] == [bodies[2]]
+        async with client(both.planned.port) as outside:
+            whole = post(bodies[3])
+            size = -(-len(whole) // pieces)
+            for at in range(0, len(whole), size):
+                outside.writer.write(whole[at : at + size])
+                await outside.writer.drain()
+            async with asyncio.timeout(15):
+                assert (await read_answer(outside.reader)).body.endswith(bodies[3])
+        assert trips.out == bodies[2:]
 
 
 async def test_of_five_hundred_calls_nothing_stays(tmp_path: Path, trips: Trips) -> None:

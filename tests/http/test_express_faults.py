@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from proxy import faults
+from proxy import faults, flying
 from proxy.front.connection import Connection
 from tests.crash.scene import store_failing
 from tests.http.expressed import (
@@ -31,7 +32,7 @@ from tests.http.expressed import (
 from tests.http.planned import Side, policy, rule
 from tests.http.streaming import next_commit_held
 from tests.inside import read_answer, semel, until
-from tests.origin import READ_ALL, Echo, Origin
+from tests.origin import READ_ALL, Echo, Origin, Stall
 
 on_some_store = pytest.mark.usefixtures("some_store")
 
@@ -107,6 +108,23 @@ async def test_of_two_processes_one_sends(tmp_path: Path, trips: Trips) -> None:
             assert {one.body for one in got} == {echo(0)}
             assert sorted(str(one.semel) for one in got) == ["executed", "replayed"]
             assert origin.started == before + 1
+
+
+@pytest.mark.parametrize("more", ["timeout: {idle: 200ms}\n", "timeout: {total: 200ms}\n"])
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Le"], ids=["nothing", "half a head"])
+async def test_an_upstream_that_stays_silent_leaves_a_doubt(
+    tmp_path: Path, trips: Trips, more: str, said: bytes
+) -> None:
+    """Nobody awaits it, and still its time is up: in doubt, and sent once."""
+    async with (
+        express(tmp_path, trips, more=more) as there,
+        talking(there, trips, (*READ_ALL, said, Stall())) as outside,
+    ):
+        before = there.origin.started
+        got = await asked(outside, 0)
+        assert (got.status, json.loads(got.body)["type"]) == (409, "urn:semel:in-doubt")
+        assert (trips.out, trips.handed, there.origin.started) == ([body(0)], [body(0)], before + 1)
+        assert (await states(there))["in_doubt"] == 1
 
 
 # ---- the store fails ----
@@ -254,6 +272,35 @@ async def test_stopped_before_it_is_sent_it_is_released(tmp_path: Path, trips: T
         assert (await asking).status == 502
         assert there.origin.received == received
         assert (await states(there)).get("released") == 1
+
+
+@pytest.mark.parametrize("what", ["claim", "settlement"])
+async def test_given_up_while_the_store_is_silent_it_is_never_sent_again(
+    tmp_path: Path, trips: Trips, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Semel ends and the store does not answer: the caller is told that it is in progress. What the store
+    says later is nobody's; a claim that stands then sends nothing."""
+    monkeypatch.setattr(flying, "MARKING_PATIENCE", 0.1)
+    go_on = asyncio.Event()
+    async with express(tmp_path, trips) as there, talking(there, trips, slow(go_on)) as outside:
+        before = there.origin.started
+        with ExitStack() as to_the_end:
+            held = to_the_end.enter_context(next_commit_held()) if what == "claim" else None
+            asking = asyncio.create_task(asked(outside, 0))
+            if held is None:
+                await until(lambda: there.origin.started == before + 1)
+                held = to_the_end.enter_context(next_commit_held())
+            go_on.set()
+            await held.reached()
+            await there.app.flights.drain(0.0)
+            got = await asking
+            held.let_go()
+        assert (got.status, json.loads(got.body)["type"]) == (409, "urn:semel:in-progress")
+        await landed(there)
+        await there.app.store.ping()
+        stands = await states(there)
+        assert (stands.get("pending"), stands["done"] - before) == ((1, 0) if what == "claim" else (None, 1))
+        assert there.origin.started == before + (what == "settlement")
 
 
 async def test_when_semel_stops_nothing_sets_out(tmp_path: Path, trips: Trips) -> None:

@@ -268,6 +268,51 @@ async def test_an_old_client_is_served_as_ever(tmp_path: Path, trips: Trips) -> 
         assert trips.out == []
 
 
+async def test_a_repeat_is_recalled_and_what_is_new_goes_by_express(tmp_path: Path, trips: Trips) -> None:
+    """By turns on one connection, with answers kept in memory: each has its own, and each is sent once."""
+    async with (
+        express(tmp_path, trips, settings={"recall": True}) as there,
+        talking(there, trips) as outside,
+    ):
+        before = there.origin.started
+        for _ in range(4):
+            got = await asked(outside, 0)
+            assert got.body == echo(0)
+        assert got.semel == "replayed"
+        for n in range(1, 30):
+            assert ((await asked(outside, n)).body, (await asked(outside, 0)).body) == (echo(n), echo(0))
+        assert sent(there, before) == [body(n) for n in range(30)]
+
+
+async def test_a_connection_may_be_idle_behind_a_trip_and_a_trip_may_take_its_time(
+    tmp_path: Path, trips: Trips
+) -> None:
+    """Longer than a head may be on its way; half a head is timed as ever, and ends the connection."""
+    go_on = asyncio.Event()
+    limits = {"limits.header_timeout": "200ms"}
+    async with (
+        express(tmp_path, trips, settings=limits) as there,
+        talking(there, trips, slow(go_on)) as outside,
+    ):
+        asking = asyncio.create_task(asked(outside, 0))
+        await asyncio.sleep(0.4)  # what is shown is that nothing happens
+        go_on.set()
+        assert (await asking).body == echo(0)
+        await asyncio.sleep(0.4)
+        before = there.origin.started
+        there.origin.then(slow(go_on))
+        go_on.clear()
+        outside.writer.write(ask(1))
+        await until(lambda: there.origin.started == before + 1)
+        outside.writer.write(ask(2)[:30])
+        go_on.set()
+        async with asyncio.timeout(15):
+            assert (await read_answer(outside.reader)).body == echo(1)
+            await outside.ended()
+        assert trips.out == trips.back == [body(0), body(1)]
+        assert there.origin.started == before + 1
+
+
 # ---- who does not read ----
 
 

@@ -1,10 +1,11 @@
-"""What shows that a request went by a plan."""
+"""What shows that a request went by a plan, or by express."""
 
 from __future__ import annotations
 
 import pytest
 
 from proxy.front.plans import Plan
+from tests.http.expressed import Trips, watched
 
 
 @pytest.fixture
@@ -19,3 +20,9 @@ def by_plan(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(Plan, "incoming", noted)
     return seen
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
+    """What went by express, as it goes."""
+    return watched(monkeypatch)

@@ -16,8 +16,9 @@ RULES = "[{name: pays, match: {path: /x}}, {name: reads, match: {path: /y}, mode
 
 
 @contextmanager
-def _kept() -> Iterator[list[str]]:
-    """Of semel's own, the kinds of things that only the collector would find."""
+def kept(word: bytes = b"") -> Iterator[list[str]]:
+    """Of semel's own, the kinds of things that only the collector would find; and of whatever kind those that
+    hold bytes with this word."""
     found: list[str] = []
     gc.collect()
     gc.disable()
@@ -27,6 +28,8 @@ def _kept() -> Iterator[list[str]]:
         gc.collect()
         kinds = {type(one) for one in gc.garbage}
         found += [kind.__qualname__ for kind in kinds if kind.__module__.startswith("proxy.")]
+        held = [one for one in gc.get_referents(*gc.garbage) if word and type(one) is bytes and word in one]
+        found += map(repr, held)
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -37,7 +40,7 @@ def _kept() -> Iterator[list[str]]:
 async def test_a_call_leaves_nothing_in_a_circle(tmp_path: Path, run: dict[str, str]) -> None:
     async with place(tmp_path, rules=RULES) as there:
         await there.post(run, b'{"a": 0}')  # what is made once
-        with _kept() as found:
+        with kept() as found:
             told = [(await there.post(run, body)).semel for body in (b'{"a": 1}', b'{"a": 2}', b"{}")]
             again = (await there.post({} if not run else {**run, "Semel-Attempt": "b"}, b'{"a": 1}')).semel
         assert (told, again) == (["executed"] * 3, "replayed")

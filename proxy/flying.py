@@ -19,17 +19,15 @@ from proxy.claimed import Claimed, ClaimResult, RaceLost, Uncertain
 from proxy.clock import Clock
 from proxy.core import decide as core
 from proxy.core.approval import is_granted
-from proxy.core.clauses import UpstreamKey
 from proxy.core.identity import Identity
 from proxy.core.intent import Call, State
-from proxy.core.jsonrpc import Id
-from proxy.core.policy import Mode, OnDisconnect, Rule
+from proxy.core.policy import Mode, OnDisconnect
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import BudgetExceeded, StoreUnavailable
 from proxy.faults import Point
 from proxy.flight import Flight, Superseded, Unrecordable
 from proxy.intended import Intent
-from proxy.judge import passing_failed, withholds
+from proxy.judge import catching, passing_failed
 from proxy.landing import Landing
 from proxy.ledger import Ledger
 from proxy.nonstop import Nonstop
@@ -108,7 +106,7 @@ class Flights:
         if ask.source is not None:  # the shared call is the one that is sent, and permitted
             intent = intent._replace(key=None, bound_to=b"", free=True)
         # Nothing that leads back to the flight: what is in a circle is freed late.
-        capture = partial(_capture, self._limits, ask.safe, ask.rule, intent.key, outgoing.rpc)
+        capture = partial(catching, self._limits, ask.safe, ask.rule, intent.key, outgoing.rpc)
         longest = self._longest_whole if _is_alone(ask, outgoing) else 0
         if longest and over is None and self.soon is not None and self.ledger.plain.takes(intent):
             nonstop = self.nonstop(intent, outgoing, capture)
@@ -141,7 +139,7 @@ class Flights:
         """How an answer to such calls is caught in parts, if they fly without stops."""
         if self.soon is None or not self._longest_whole or not self.ledger.plain.takes(intent):
             return None
-        return partial(_capture, self._limits, False, intent.rule, None, None)
+        return partial(catching, self._limits, False, intent.rule, None, None)
 
     def _mind_the_past(self, flight: Flight, ask: Ask, over: Call) -> None:
         if over.state is State.IN_DOUBT:
@@ -337,13 +335,6 @@ class Flights:
             return True
         self._all_down = asyncio.get_running_loop().create_future()
         return await self.clock.within(patience, self._all_down)
-
-
-def _capture(
-    limits: CaptureLimits, safe: bool, rule: Rule, sent_with: UpstreamKey | None, rpc: Id | None
-) -> Capture:
-    held = partial(withholds, safe=safe, rule=rule, sent_with=sent_with, rpc=rpc)
-    return Capture(limit=limits.kept, memory=limits.memory, directory=limits.directory, withholds=held)
 
 
 def _is_alone(ask: Ask, outgoing: Outgoing) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, assert_never
 
 from proxy.core.budget import is_free
@@ -23,7 +24,7 @@ from proxy.core.policy import Rule
 from proxy.core.scrubbing import Secrets, scrubbed
 from proxy.errors import Refusal, UpstreamTimeout, UpstreamUnreachable
 from proxy.refusals import in_doubt, not_sent
-from proxy.stream import ALL, NOTHING, Capture, CutOff
+from proxy.stream import ALL, NOTHING, Capture, CaptureLimits, CutOff
 from proxy.upstream.base import Answered, Lost, NotSent, Result
 
 # How much of an upstream's words goes into a doubt's record and problem.
@@ -195,6 +196,14 @@ def _safe_failure(reason: str, *, timed_out: bool, **members: object) -> Refusal
 def key_of(call: Call, rule: Rule) -> UpstreamKey | None:
     """The rule's upstream key, if the call was sent under one."""
     return rule.upstream_key if call.terms is not None and call.terms.key else None
+
+
+def catching(
+    limits: CaptureLimits, safe: bool, rule: Rule, sent_with: UpstreamKey | None, rpc: Id | None
+) -> Capture:
+    """What an answer is caught in that comes in parts."""
+    held = partial(withholds, safe=safe, rule=rule, sent_with=sent_with, rpc=rpc)
+    return Capture(limit=limits.kept, memory=limits.memory, directory=limits.directory, withholds=held)
 
 
 def withholds(

@@ -128,8 +128,7 @@ class Handler:
         finally:
             connection.request_ended(request.content)
             if not tale.own:
-                seconds = time.monotonic() - began
-                self._observer.served(tale.served(request.method, writer.size, seconds))
+                self._observer.served(tale.served(request.method, writer.size, time.monotonic() - began))
             tale.incoming = None  # it leads back to its tale, and what is in a circle is freed late
 
     async def _serve_by(
@@ -142,11 +141,10 @@ class Handler:
         tale.labels = plan.labels
         assert isinstance(incoming.ask, Ask)
         tale.call = incoming.ask.identity.id
-        if boarded is not None:
-            tale.boards(boarded.live)
         if boarded is None:
             reply = await self._exchange.ask(incoming.ask)
         else:
+            tale.boards(boarded.live)
             reply = await self._exchange.ask(incoming.ask, boarded.live, boarded.began)
         assert not isinstance(reply, Unrecorded)  # only a safe call goes out without a record
         if isinstance(reply, Live) and reply.whole is not None:
@@ -191,11 +189,8 @@ class Handler:
         check_asker(upstream, visitor, request.raw_headers, forward=tale.forward)
         body = await read_body(request, connection, self._limits)
         writer.request_is_read()
-        protocol = (
-            ""
-            if request.plain or "Upgrade" not in request.headers
-            else wished_protocol(request, connection, writer)
-        )
+        upgrades = not request.plain and "Upgrade" in request.headers
+        protocol = wished_protocol(request, connection, writer) if upgrades else ""
         method, headers = request.method, request.raw_headers
         asked = Asked(method, headers, address, policies, upstream, body, told, speaker, visitor.tenant)
         if upstream.protocol is Wire.MCP:

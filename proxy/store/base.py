@@ -27,6 +27,8 @@ class Swap:
     exceeded: tuple[Spent, ...] | None = None
 
 
+# Outside runs most swaps end so: one for all of them.
+WON = Swap(True)
 # Hears how many writes each commit carried. On the event loop.
 Batched: TypeAlias = Callable[[int], None]
 

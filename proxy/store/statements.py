@@ -15,7 +15,7 @@ import apsw
 from proxy.core.budget import Charge
 from proxy.core.intent import Call, Entry, State
 from proxy.store import spending_statements as spending
-from proxy.store.base import Orphans, Page, Query, Swap
+from proxy.store.base import WON, Orphans, Page, Query, Swap
 from proxy.store.codec import CALL_COLUMNS, ENTRY_COLUMNS, DamagedRecord, Row, row_to_call, row_to_entry
 
 _COLUMNS = ", ".join(CALL_COLUMNS)
@@ -27,8 +27,6 @@ _BORN = CALL_COLUMNS.index("born") + 1
 # A transaction that removes calls frees the pages of their bodies; others wait for it meanwhile.
 MOST_BYTES = 4 * 1024 * 1024
 BEYOND = 2**63 - 1  # above every id that SQLite gives
-# Most swaps outside runs: one for all of them.
-WON = Swap(True)
 
 GET = f"SELECT {_COLUMNS} FROM calls WHERE key = ?"  # noqa: S608 (constants of this module, here and below)
 # Without ON CONFLICT: what is not written takes no id, and ids are counted.

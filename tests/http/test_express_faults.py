@@ -15,6 +15,7 @@ import pytest
 from proxy import faults, flying
 from proxy.front.connection import Connection
 from tests.crash.scene import store_failing
+from tests.forward.scene import client
 from tests.http.expressed import (
     Trips,
     ask,
@@ -177,6 +178,27 @@ async def test_with_the_store_down_at_the_settlement_the_end_is_withheld(
         assert "pending" not in await states(there)
 
 
+@on_some_store
+async def test_an_answer_that_others_have_given_up_settles_the_call(tmp_path: Path, trips: Trips) -> None:
+    """Recovery took its owner for dead and left it in doubt; the answer comes and is recorded before it is
+    given."""
+    go_on = asyncio.Event()
+    async with express(tmp_path, trips) as there, talking(there, trips, slow(go_on)) as outside:
+        before = there.origin.started
+        asking = asyncio.create_task(asked(outside, 0))
+        await until(lambda: there.origin.started == before + 1)
+        (key,) = there.app.flights.by_key
+        row = await there.app.store.get(key)
+        assert row is not None
+        assert await there.app.flights.ledger.recover(row) is not None
+        assert (await states(there))["in_doubt"] == 1
+        go_on.set()
+        assert (await asking).body == echo(0)
+        assert trips.out == [body(0)]
+        assert "in_doubt" not in await states(there)
+        await ends_once(there, before, (200, "replayed"))
+
+
 async def test_with_the_store_down_for_good_the_connection_is_cut_off(tmp_path: Path, trips: Trips) -> None:
     """Past the deadline the caller sees a break, never an answer that is not recorded. When the store is back
     it is recorded."""
@@ -211,6 +233,32 @@ async def test_a_trip_under_way_may_end_when_semel_stops(tmp_path: Path, trips: 
             assert await outside.ended() == b""
             assert await stopping == 0
         assert trips.out == trips.back == [body(0)]
+
+
+async def test_a_connection_ends_with_its_own_trip_when_semel_stops(tmp_path: Path, trips: Trips) -> None:
+    """It does not wait for the calls of others."""
+    first, second = asyncio.Event(), asyncio.Event()
+    async with (
+        express(tmp_path, trips) as there,
+        talking(there, trips, slow(first), slow(second)) as other,
+        client(there.port) as one,
+    ):
+        before = there.origin.started
+        asking = []
+        for n, outside in enumerate((one, other)):
+            asking.append(asyncio.create_task(asked(outside, n)))
+            await until(lambda: there.origin.started == before + 1 + n)  # noqa: B023 (awaited at once)
+        stopping = asyncio.create_task(there.app.stop(20.0))
+        await until(lambda: there.app.flights.stopping)
+        first.set()
+        assert (await asking[0]).body == echo(0)
+        async with asyncio.timeout(5):
+            assert await one.ended() == b""
+        assert not asking[1].done()
+        second.set()
+        assert (await asking[1]).body == echo(1)
+        assert await stopping == 0
+        assert trips.back == [body(0), body(1)]
 
 
 @pytest.mark.parametrize("rest", ["nothing", "half a request", "a request"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.front.express import Trip
 from tests.forward.scene import Client, client
 from tests.http.expressed import (
     Trips,
@@ -26,7 +27,7 @@ from tests.http.expressed import (
 )
 from tests.http.streaming import chunk, next_commit_held
 from tests.inside import until
-from tests.origin import READ_ALL, answer
+from tests.origin import READ_ALL, Wait, answer
 
 on_some_store = pytest.mark.usefixtures("some_store")
 
@@ -171,6 +172,33 @@ async def test_who_joined_stays_when_the_first_one_leaves(tmp_path: Path, trips:
         assert got.body == (b"fine" if said is not IN_PARTS else LONG)
         await landed(there)
         assert there.origin.started == before + 1
+
+
+async def test_who_leaves_in_the_very_turn_in_which_parts_come_is_not_served(
+    tmp_path: Path, trips: Trips, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection is lost before the task can go on with it: nothing is handed over, the call is kept."""
+    told, go_on = Trip.set_result, asyncio.Event()
+
+    def lost(trip: Trip, result: None) -> None:
+        if trip._live.given is not None:
+            trip._connection.abort()
+        told(trip, result)
+
+    async with express(tmp_path, trips) as there:
+        whole = answer(200, b"first, last")
+        script = (*READ_ALL, whole[:-4], Wait(go_on), whole[-4:])
+        async with talking(there, trips, script) as outside:
+            monkeypatch.setattr(Trip, "set_result", lost)
+            before = there.origin.started
+            outside.writer.write(ask(0))
+            await until(lambda: trips.left == [body(0)])
+            go_on.set()
+        await landed(there)
+        assert (trips.out, trips.handed, trips.back) == ([body(0)], [], [])
+        monkeypatch.setattr(Trip, "set_result", told)
+        await ends_once(there, before, (200, "replayed"))
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.parametrize("closing", ["fin", "rst"])

@@ -183,7 +183,16 @@ class Everyone:
         return _of_a_call([one.again(told) for one in self._hear_calls])
 
     def alike(self, told: Served) -> TellsCall:
-        return _to_all([one.alike(told) for one in self._hear_calls])
+        tellers = [one.alike(told) for one in self._hear_calls]
+        if len(tellers) != 2:
+            return _to_all(tellers)
+        first, second = tellers
+
+        def tell(call: str, seconds: float, upstream_seconds: float, size: int) -> None:
+            first(call, seconds, upstream_seconds, size)
+            second(call, seconds, upstream_seconds, size)
+
+        return tell
 
     def sent_again(self, told: Sent) -> Callable[[float], None]:
         return _of_a_call([one.sent_again(told) for one in self._hear_sends])

@@ -26,12 +26,9 @@ class Head(NamedTuple):
     length: int
 
 
-def end_of_head(data: bytes) -> int:
-    return data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
-
-
-def whole_by(known: dict[bytes, Head], data: bytes, end: int) -> tuple[Head, bytes] | None:
+def whole_by(known: dict[bytes, Head], data: bytes) -> tuple[Head, bytes] | None:
     """A whole answer with a head that came before, byte for byte, and its body."""
+    end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
     head = known.get(data[:end])
     return None if head is None or len(data) != end + head.length else (head, data[end:])
 
@@ -89,18 +86,17 @@ class AnswerReader:
             self.reusable = False  # more than one answer to one request: whose is the next?
             return
         if self._parser is None:
-            end = end_of_head(data)
-            if self._takes_known(data, end):
+            if self._takes_known(data):
                 return
             self._parser = httptools.HttpResponseParser(self)
             self._parse(data)
-            self._remember(data, end)
+            self._remember(data)
         else:
             self._parse(data)
 
-    def _takes_known(self, data: bytes, end: int) -> bool:
+    def _takes_known(self, data: bytes) -> bool:
         """Whether it is a whole answer with a head that came before."""
-        found = None if self._known is None else whole_by(self._known, data, end)
+        found = None if self._known is None else whole_by(self._known, data)
         if found is None:
             return False
         (self.status, self.headers, length), body = found
@@ -110,9 +106,9 @@ class AnswerReader:
         self.complete = self.reusable = True
         return True
 
-    def _remember(self, data: bytes, end: int) -> None:
+    def _remember(self, data: bytes) -> None:
         """Nothing but a head and so many bytes, with another answer to follow on the connection."""
-        known = self._known
+        known, end = self._known, data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
         if known is None or not self.reusable or self._length is None:
             return
         if end <= REMEMBERED_SIZE and len(data) == end + self.pending:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from proxy import faults
 from proxy.core.reachable import Said
 from proxy.faults import Point
-from proxy.upstream.answer import AnswerReader, Head, end_of_head, whole_by
+from proxy.upstream.answer import AnswerReader, Head, whole_by
 from proxy.upstream.base import Answered, Hears, Result, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.exchanging import exchange
@@ -48,7 +48,7 @@ class Soon:
         self._connection.tells(self)
 
     def takes(self, data: bytes, heads: dict[bytes, Head]) -> bool:
-        found = whole_by(heads, data, end_of_head(data)) if self._sent_all else None
+        found = whole_by(heads, data) if self._sent_all else None
         if found is None:
             return False
         (status, headers, length), body = found

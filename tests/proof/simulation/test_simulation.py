@@ -64,6 +64,10 @@ REACHED = {
     "sent again after a person's word": 5,
     "sent with a permission": 20,
     "answered in one piece": 20,
+    # Flights without a task, and how the network tells them.
+    "told of the end": 50,
+    "told that it has begun, and has to be awaited": 20,
+    "told nothing: there is no connection": 20,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -289,14 +289,14 @@ class Flights:
                 if claim is not None:
                     await self.ledger.withdraw(claim)
 
-    def goes_on(self, flight: Flight, rest: Coroutine[Any, Any, None]) -> None:
-        """In a task, from where it is."""
+    def goes_on(self, flight: Flight, rest: Callable[[], Awaitable[None]]) -> None:
+        """In a task, from where it is. `rest` is asked for when that begins: it may be given up before."""
         self._start(flight, self._finish(flight, rest))
 
-    async def _finish(self, flight: Flight, rest: Coroutine[Any, Any, None]) -> None:
+    async def _finish(self, flight: Flight, rest: Callable[[], Awaitable[None]]) -> None:
         assert flight.identity is not None
         try:
-            await rest
+            await rest()
         finally:
             self._over(flight, flight.identity)
 

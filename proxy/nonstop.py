@@ -10,13 +10,13 @@ at that very point to a task, under the same name, with what is known by then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proxy import faults
 from proxy.asking import Labels
-from proxy.claimed import Tried
+from proxy.claimed import ClaimResult, Tried
 from proxy.core.identity import Identity
 from proxy.core.intent import Answer, Call
 from proxy.errors import StoreUnavailable
@@ -99,7 +99,7 @@ class Nonstop(Flight):
         flights, call = self._flights, self._call
         assert call is not None
         if not flights.ledger.plain.swapped(swap, self._began):
-            self._go_on(flights.claimed(self, self._intent, self._outgoing, flights.ledger.lost()))
+            self._go_on(partial(self._claimed, flights.ledger.lost()))
             return
         self._stands = True
         faults.reach(Point.CLAIMED)
@@ -142,7 +142,9 @@ class Nonstop(Flight):
             if self.whole is not None and type(result) is Answered:
                 judgement = carrier.judge_at_once(self.whole.status, intent, call)
             if judgement is None or judgement.refusal is not None:
-                self._carry_on(_told(result))
+                told = asyncio.get_running_loop().create_future()
+                told.set_result(result)
+                self._carry_on(told)
                 return
             carrier.sent(self, Labels(intent.upstream, intent.rule.name), result, self._began)
             faults.reach(Point.ANSWER_COMPLETE)
@@ -179,36 +181,37 @@ class Nonstop(Flight):
 
     # ---- what does not go by the book ----
 
-    def _go_on(self, rest: Coroutine[Any, Any, None]) -> None:
+    def _go_on(self, rest: Callable[[], Awaitable[None]]) -> None:
         """In a task from here on."""
         self._hears = False
         self.on_defect = partial(self._flights.note_defect, secrets=self._intent.secrets)
         self._flights.goes_on(self, rest)
 
     def _uncertain(self, call: Call | None, error: StoreUnavailable) -> None:
-        flights = self._flights
-        result = flights.ledger.uncertain(call, error)
-        self._go_on(flights.claimed(self, self._intent, self._outgoing, result))
+        self._go_on(partial(self._claimed, self._flights.ledger.uncertain(call, error)))
+
+    def _claimed(self, result: ClaimResult) -> Awaitable[None]:
+        return self._flights.claimed(self, self._intent, self._outgoing, result)
 
     def _carry_on(self, begun: Awaitable[Result] | None) -> None:
         assert self._call is not None
         self.under_way_since = self._began
-        landing = self._flights.landing
-        self._go_on(landing.carry_out(self, self._intent, self._outgoing, self._call, begun=begun))
+        carry_out = self._flights.landing.carry_out
+        self._go_on(partial(carry_out, self, self._intent, self._outgoing, self._call, begun=begun))
 
     def _settle_patiently(self, judgement: Judgement, failed: StoreUnavailable | None = None) -> None:
         """It may have landed: whoever settles looks at what stands there."""
         assert self._call is not None
         patience, tried = self._outgoing.timeouts.total, Tried(self._answer, failed)
-        landing = self._flights.landing
-        self._go_on(landing.settle(self, self._intent, self._call, judgement, patience, tried))
+        settle = self._flights.landing.settle
+        self._go_on(partial(settle, self, self._intent, self._call, judgement, patience, tried))
 
     def _fail(self, error: BaseException) -> None:
         """A defect of ours. Before the claim stands nothing was sent; from then on it is doubt."""
         flights, call = self._flights, self._call
         if self._hears and self._stands and call is not None:
             patience = self._outgoing.timeouts.total
-            self._go_on(flights.landing.fail(self, self._intent, call, patience, error))
+            self._go_on(partial(flights.landing.fail, self, self._intent, call, patience, error))
             return
         flights.note_defect(error, self._intent.secrets)
         if self._hears:
@@ -241,7 +244,3 @@ class Nonstop(Flight):
         self._flights.forget(self)
         if not self.is_over:
             self.refuse(in_progress(self._intent.identity.id))
-
-
-async def _told(result: Result) -> Result:
-    return result

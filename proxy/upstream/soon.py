@@ -6,12 +6,13 @@ ordinary exchange on the same connection, which goes on where this one is.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from collections.abc import Generator
+from typing import Any, Protocol, TypeAlias
 
 from proxy import faults
 from proxy.core.reachable import Said
 from proxy.faults import Point
-from proxy.upstream.answer import AnswerReader, Head, whole_by
+from proxy.upstream.answer import Head, whole_by
 from proxy.upstream.base import Answered, Hears, Result, WholeSink
 from proxy.upstream.connection import Connection
 from proxy.upstream.exchanging import exchange
@@ -28,7 +29,7 @@ class Lender(Protocol):
 class Soon:
     """The connection shows it what comes first, and tells it of changes as it tells a future."""
 
-    __slots__ = ("_connection", "_hears", "_lender", "_origin", "_sent_all", "_sink")
+    __slots__ = ("_connection", "_failed", "_hears", "_lender", "_origin", "_sent_all", "_sink")
 
     def __init__(
         self, lender: Lender, origin: Origin, connection: Connection, sink: WholeSink, hears: Hears
@@ -39,6 +40,7 @@ class Soon:
         self._sink = sink
         self._hears = hears
         self._sent_all = False
+        self._failed: Exception | None = None  # a defect of ours, and nothing is known of the answer
 
     def wait(self, unwritten: int) -> None:
         """The request is written, or so much of it will be."""
@@ -87,17 +89,22 @@ class Soon:
         self._go_on(failed)
 
     def _go_on(self, failed: Exception | None) -> None:
-        connection = self._connection
-        connection.tells(None)
-        self._hears.goes_on(self._rest(connection.answer_of_soon(), failed))
+        self._failed = failed
+        self._connection.tells(None)
+        self._connection.answer_of_soon()
+        self._hears.goes_on(self)
 
-    async def _rest(self, answer: AnswerReader, failed: Exception | None) -> Result:
-        """`failed`: a defect of ours, and nothing is known of the answer."""
-        connection = self._connection
+    def __await__(self) -> Generator[Any, None, Result]:
+        """What becomes of it from here on."""
+        return self._rest().__await__()
+
+    async def _rest(self) -> Result:
+        connection, sink = self._connection, self._sink
         try:
-            if failed is not None:
-                raise failed
-            return await exchange(connection, answer, None, None, self._sink, sent_all=self._sent_all)
+            if self._failed is not None:
+                raise self._failed
+            answer = connection.answer_of_soon()
+            return await exchange(connection, answer, None, None, sink, sent_all=self._sent_all)
         except BaseException:
             connection.reusable = False
             raise

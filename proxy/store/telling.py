@@ -11,16 +11,16 @@ from proxy.store.base import Swap, Told
 
 
 class TellsByTask:
-    _telling: set[asyncio.Task[Swap]]  # nobody else holds them
+    _telling: dict[asyncio.Task[Swap], None]  # nobody else holds them
 
     @abstractmethod
     async def swap(self, call: Call, entry: Entry, *, expected: int) -> Swap: ...
 
     def swap_soon(self, call: Call, entry: Entry, *, expected: int, told: Told) -> None:
         task = asyncio.get_running_loop().create_task(self.swap(call, entry, expected=expected))
-        telling: set[asyncio.Task[Swap]] = self.__dict__.setdefault("_telling", set())
-        telling.add(task)
-        task.add_done_callback(telling.discard)
+        telling: dict[asyncio.Task[Swap], None] = self.__dict__.setdefault("_telling", {})
+        telling[task] = None
+        task.add_done_callback(telling.pop)
         task.add_done_callback(partial(tell, told))
 
 

@@ -10,18 +10,19 @@ import orjson
 
 class Watchers:
     def __init__(self) -> None:
-        # By key, then by the version that the watcher has seen.
-        self._waiting: dict[bytes, dict[int, set[asyncio.Future[None]]]] = {}
+        # By key, then by the version that the watcher has seen; in the order in which they came, for in that
+        # they are woken.
+        self._waiting: dict[bytes, dict[int, dict[asyncio.Future[None], None]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, key: bytes, version: int, future: asyncio.Future[None]) -> None:
-        self._waiting.setdefault(key, {}).setdefault(version, set()).add(future)
+        self._waiting.setdefault(key, {}).setdefault(version, {})[future] = None
 
     def remove(self, key: bytes, version: int, future: asyncio.Future[None]) -> None:
         versions = self._waiting[key]
-        versions[version].discard(future)
+        versions[version].pop(future, None)
         if not versions[version]:
             del versions[version]
         if not versions:

@@ -18,6 +18,7 @@ from proxy.core.run_record import Serving
 from proxy.front.naming import Named, Namer
 from proxy.store.base import Swap
 from proxy.store.embedded import EmbeddedStore
+from proxy.store.telling import TellsByTask
 
 
 def intent_after_the_send() -> None:
@@ -43,6 +44,7 @@ def intent_after_the_send() -> None:
         return await write(self, call, entry, expected=expected)
 
     EmbeddedStore.swap = swap  # type: ignore[method-assign]
+    EmbeddedStore.swap_soon = TellsByTask.swap_soon  # type: ignore[method-assign, assignment]
 
 
 def no_call_recognised() -> None:

@@ -44,12 +44,16 @@ def send_soon(
     sink: WholeSink,
     may_send: Callable[[], bool],
     hears: Hears,
+    sends: dict[asyncio.Task[Result], None],
 ) -> UnderWay | NotSent | None:
+    """`sends`: those under way, which end with their process."""
     chosen = manner()
     if chosen is Manner.AWAITED:
         return None
     loop = asyncio.get_running_loop()
     task = loop.create_task(_sent(upstream, out, sink, may_send))
+    sends[task] = None
+    task.add_done_callback(sends.pop)
     sending = Sending(task)
     if chosen is Manner.TOLD:
         task.add_done_callback(partial(sending.tell, hears))

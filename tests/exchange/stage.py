@@ -207,6 +207,7 @@ class Process:
         self.upstream = Script(list(steps))
         self.codec = Codec()
         self._callers: set[asyncio.Task[object]] = set()
+        self._sends: dict[asyncio.Task[Result], None] = {}
         self.ledger = Ledger(
             store=self.store, codec=self.codec, clock=self.clock, observer=self.notebook, inline_body=1024
         )
@@ -243,7 +244,7 @@ class Process:
     def _soon(
         self, out: Outgoing, sink: WholeSink, may_send: Callable[[], bool], hears: Hears
     ) -> UnderWay | NotSent | None:
-        return send_soon(self.flights.carrier.upstream, self.manner, out, sink, may_send, hears)
+        return send_soon(self.flights.carrier.upstream, self.manner, out, sink, may_send, hears, self._sends)
 
     def manner(self) -> Manner:
         """How it is told of a send that nobody awaits."""
@@ -292,7 +293,7 @@ class Process:
     async def die(self) -> None:
         """As by SIGKILL: nothing more is written; what was under way ends where it is, callers too."""
         self.store.kill()
-        tasks: list[asyncio.Task[Any]] = [*self.flying(), *self._callers]
+        tasks: list[asyncio.Task[Any]] = [*self.flying(), *self._callers, *self.unawaited()]
         self.flights.give_up()
         for task in tasks:
             task.cancel()
@@ -301,6 +302,11 @@ class Process:
     def flying(self) -> list[asyncio.Task[None]]:
         """Those of the flights that have a task."""
         return [flight.task for flight in self.flights._aloft if flight.task is not None]
+
+    def unawaited(self) -> list[asyncio.Task[Any]]:
+        """What nobody awaits and only the store and the network know of. Left alone, it would stand still
+        until the collector finds it, whenever that is."""
+        return [*self.store.__dict__.get("_telling", ()), *self._sends]
 
     def row(self, ask: Ask) -> Call:
         return self.world.calls[ask.identity.key]

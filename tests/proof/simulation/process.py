@@ -94,7 +94,7 @@ class Semel(RunProcess):
         self.store.kill()
         self._sweeping.cancel()
         self.flights.give_up()
-        while tasks := [*self.flying(), *self._served]:
+        while tasks := [*self.flying(), *self._served, *self.unawaited()]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=0.001)

@@ -14,6 +14,16 @@ from contextlib import suppress
 
 def give_way() -> None:
     """The calling thread, from now on. Nothing depends on it: not every system has it, or permits it."""
-    if hasattr(os, "SCHED_BATCH"):
+    _become("SCHED_BATCH")
+
+
+def as_usual() -> None:
+    """The calling thread, from now on: a thread begins in the class of the one that started it."""
+    _become("SCHED_OTHER")
+
+
+def _become(name: str) -> None:
+    kind = getattr(os, name, None)
+    if kind is not None:
         with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            os.sched_setscheduler(0, kind, os.sched_param(0))

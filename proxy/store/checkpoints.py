@@ -12,7 +12,7 @@ import threading
 
 import apsw
 
-from proxy.giving_way import give_way
+from proxy.giving_way import as_usual
 from proxy.store.database import PATIENCE, Database, Patience, close_quietly
 
 # Pages in the log before it is copied. SQLite's usual 1,000 would mean several rounds per second at 2,000
@@ -70,7 +70,7 @@ class Checkpoints:
 
     def _copy(self) -> None:
         """Errors are left to the writer: it meets them in its own part, and knows what to do."""
-        give_way()
+        as_usual()  # started by the writer, which gives way; while it waits the log grows
         connection = None
         with contextlib.suppress(apsw.Error):
             connection = self._database.connect(Patience())

@@ -85,14 +85,17 @@ def test_where_it_is_not_permitted_nothing_happens(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "sched_setscheduler", refused)
     giving_way.give_way()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def test_where_there_is_no_such_class_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """On macOS."""
+    usual = os.SCHED_OTHER
     for name in ("SCHED_BATCH", "SCHED_OTHER", "sched_setscheduler"):
         monkeypatch.delattr(os, name)
     giving_way.give_way()
     giving_way.as_usual()
+    assert os.sched_getscheduler(0) == usual
 
 
 async def test_whoever_writes_gives_way_and_the_loop_does_not(tmp_path: Path) -> None:

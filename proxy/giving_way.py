@@ -1,9 +1,9 @@
 """A thread whose work is done for many at a time, and goes before nobody.
 
 The kernel lets a thread that wakes up take the core of one that is at work. Where writer and event loop share
-a core, each is then interrupted by the other in the middle of its batch, for a handful of work: a seventh of
-the time of a call made once. A thread of the batch class wakes up when there is a core for it, or when the
-others wait themselves.
+a core, each is then interrupted by the other in the middle of its batch, for a handful of work: 6 to 8 per
+cent of the time of a call made once. A thread of the batch class wakes up when there is a core for it, or
+when the others wait themselves.
 """
 
 from __future__ import annotations
